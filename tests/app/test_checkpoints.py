@@ -244,7 +244,7 @@ def test_a_checkpoint_of_other_data_or_settings_is_refused(
 def test_resume_without_a_checkpoint_starts_anew(run: Run, corpus: Path) -> None:
     ran = run("train", "train.conll", "--resume")
     assert ran.code == 0
-    assert "model.trellis.checkpoint does not exist: training starts anew" in ran.err
+    assert "model.trellis.checkpoint does not exist: training starts from the beginning" in ran.err
     expected = tree(corpus)["model.trellis"]
     assert run("train", "train.conll", "-q").code == 0
     assert tree(corpus)["model.trellis"] == expected

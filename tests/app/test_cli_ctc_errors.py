@@ -59,15 +59,15 @@ def test_invalid_lengths_are_refused(refused: Any, folder: Path) -> None:
         np.savez(folder / f"{n}.npz", stack=stack, lengths=lengths)
         refused(*DECODE, f"{n}.npz", names=["stack"])
     np.savez(folder / "only.npz", lengths=[3])
-    refused(*DECODE, "only.npz", names=["only.npz: there is no utterance"])
+    refused(*DECODE, "only.npz", names=["only.npz: the file contains no utterance"])
 
 
 def test_invalid_label_files_are_refused(refused: Any, folder: Path) -> None:
     cases = {
         "none.txt": (None, "No such file"),
         "broken.json": ('["a", ', "not JSON"),
-        "number.json": ("7", "neither a list"),
-        "mixed.json": ('["a", 1]', "neither a list"),
+        "number.json": ("7", "must contain a list"),
+        "mixed.json": ('["a", 1]', "must contain a list"),
         "gap.json": ('{"a": 0, "b": 2}', "indices"),
         "text.json": ('{"a": "b"}', "indices"),
         "twice.json": (json.dumps(["", "a", "a", " "]), "'a'"),
@@ -91,7 +91,7 @@ def test_invalid_references_are_refused(run: Run, refused: Any, folder: Path) ->
     (folder / "two.txt").write_text("a\nb\n")
     (folder / "empty.txt").write_text("\n")
     refused(*DECODE, "x.npy", "--reference", "nosuch.txt", names=["nosuch.txt"])
-    refused(*DECODE, "x.npy", "--reference", "two.txt", names=["two.txt: 2 lines, but 1 utt"])
+    refused(*DECODE, "x.npy", "--reference", "two.txt", names=["two.txt: the file has 2 lines"])
     refused(*DECODE, "x.npy", "--reference", "empty.txt", names=["no word"])
     refused(
         "ctc", "align", "x.npy", "x.npy", "-l", "labels.txt", "--text", "a", names=["--reference"]

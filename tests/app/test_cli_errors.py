@@ -43,7 +43,7 @@ def test_rows_with_different_numbers_of_columns(
     lines = rows(3000)
     lines[1233] = "alone"
     (folder / "ragged.conll").write_text("\n".join(lines))
-    refused(*command, "ragged.conll", names=["ragged.conll, line 1234: columns: 1, but 2"])
+    refused(*command, "ragged.conll", names=["ragged.conll, line 1234: the row has 1 columns"])
 
 
 @pytest.mark.parametrize("command", READERS, ids=typed)
@@ -220,7 +220,7 @@ def test_models_that_do_not_label_sequences(refused: Any, folder: Path) -> None:
     GridCRF(max_iter=1).fit(X, [x[..., 0].astype(int) for x in X]).save(folder / "grid.trellis")
     for name in ("softmax.trellis", "grid.trellis"):
         for command in USERS:
-            refused(*with_model(command, name), names=[f"{name}: ", "does not label sequences"])
+            refused(*with_model(command, name), names=[f"{name}: ", "expected a sequence model"])
 
 
 def test_a_checkpoint_is_not_a_model(refused: Any, run: Run, folder: Path) -> None:
@@ -236,7 +236,7 @@ def test_fewer_columns_than_the_model_takes(refused: Any, run: Run, folder: Path
     (folder / "one.conll").write_text("Rome\nsleeps\n")
     for command in ("eval", "report"):
         refused(command, "two.trellis", "test.conll", names=["test.conll", "1", "2"])
-    refused("tag", "two.trellis", "one.conll", names=["one.conll", "columns: 1", "2"])
+    refused("tag", "two.trellis", "one.conll", names=["one.conll", "has 1 columns", "2"])
     for format, text in (("text", "Rome"), ("jsonl", '{"tokens": ["Rome"]}'), ("tokens", "Rome")):
         (folder / "one").write_text(text)
         refused("tag", "two.trellis", "--format", format, "one", names=["one", "2 columns"])

@@ -214,9 +214,9 @@ def test_models_that_do_not_label_sequences(refused: Any, folder: Path) -> None:
             *command,
             "words.trellis",
             "test.conll",
-            names=["words.trellis", "does not label sequences"],
+            names=["words.trellis", "expected a sequence model"],
         )
-    refused("inspect", "words.trellis", names=["words.trellis", "does not label sequences"])
+    refused("inspect", "words.trellis", names=["words.trellis", "expected a sequence model"])
 
 
 @pytest.mark.parametrize("place", [0.01, 0.5, 0.99])

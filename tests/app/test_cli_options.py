@@ -114,7 +114,7 @@ INVALID = [
     (["--l2", "2", "--model", "perceptron"], "l2"),
     (["--tune", "2", "--model", "perceptron"], "perceptron"),
     (["--tune", "-1"], "-1"),
-    (["--features", "chunking"], "--features chunking needs 2 columns, not 1"),
+    (["--features", "chunking"], "--features chunking needs 2 columns, the data have 1"),
     (["--features", "nosuch"], "'nosuch'"),
     (["--model", "nosuch"], "'nosuch'"),
     (["--format", "nosuch"], "'nosuch'"),
@@ -193,7 +193,7 @@ def test_a_template_excludes_other_feature_options(
         (["--output", "nosuch"], "'nosuch'"),
         (["--format", "nosuch"], "'nosuch'"),
         (["--columns", "0,1"], "1 column"),
-        (["--columns", "7"], "test.conll, line 1: columns: 2, but 8"),
+        (["--columns", "7"], "test.conll, line 1: the row has 2 columns, but 8"),
         (["--jobs", "0"], "jobs"),
     ],
 )

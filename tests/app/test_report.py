@@ -345,8 +345,8 @@ def test_spans_are_marked_in_both_lines(crf: CRF, data: Any) -> None:
     ("X", "y", "message"),
     [
         ([["in"]], [], "X has 1 sequences, y has 0"),
-        ([], [], "nothing to report on"),
-        ([[]], [[]], "nothing to report on"),
+        ([], [], "X has no tokens"),
+        ([[]], [[]], "X has no tokens"),
         ([["in", "Oslo"]], [["O"]], "sequence 0 has 2 positions and 1 labels"),
         ([["in"]], [[None]], "sequence 0, position 0: the label is None"),
         ([["in"]], [[{"O", "B-LOC"}]], "sequence 0, position 0: the label is"),

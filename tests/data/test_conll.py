@@ -77,14 +77,16 @@ def test_a_row_with_tabs_in_a_file_without() -> None:
 
 def test_a_row_without_tabs_in_a_file_with_tabs_has_one_column() -> None:
     """Splitting it at the space would turn a missing label into a wrong one."""
-    with pytest.raises(FormatError, match=r"^<list>, line 2: columns: 1, but 2 in line 1: 'New Yo"):
+    with pytest.raises(
+        FormatError, match=r"^<list>, line 2: the row has 1 columns, but line 1 has 2: 'New Yo"
+    ):
         conll.read(["a\tO", "New York"])
 
 
 def test_explicit_separator() -> None:
     assert conll.read(["a,b,O", "c d,,O"], separator=",")[0] == [[("a", "b"), ("c d", "")]]
     assert conll.read(["a :: O"], separator=" :: ")[0] == [["a"]]
-    with pytest.raises(FormatError, match=r"line 2: columns: 3, but 2 in line 1"):
+    with pytest.raises(FormatError, match=r"line 2: the row has 3 columns, but line 1 has 2"):
         conll.read(["a O", "b  O"], separator=" ")
 
 
@@ -108,13 +110,13 @@ def test_a_file_with_spaces_has_no_comments() -> None:
     lines = ["# # B-NP", "5 CD I-NP"]
     assert conll.read(lines) == ([[("#", "#"), ("5", "CD")]], [["B-NP", "I-NP"]])
     assert conll.read(["# O"]) == ([["#"]], [["O"]])
-    with pytest.raises(FormatError, match="line 2: columns: 2, but 3 in line 1"):
+    with pytest.raises(FormatError, match="line 2: the row has 2 columns, but line 1 has 3"):
         conll.read(["a N O", "# comment"])
 
 
 def test_comments_of_a_single_column() -> None:
     lines = ["# newdoc", "#", "#tag"]
-    with pytest.raises(FormatError, match="line 2: columns: 1, but 2 in line 1"):
+    with pytest.raises(FormatError, match="line 2: the row has 1 columns, but line 1 has 2"):
         conll.read(lines, label_column=None)
     assert conll.read(lines, label_column=None, separator="\t") == ([["#", "#tag"]], None)
 
@@ -147,15 +149,31 @@ def test_skipped_docstart_may_have_any_columns() -> None:
 @pytest.mark.parametrize(
     ("lines", "options", "message"),
     [
-        (["a N O", "b O"], {}, r"line 2: columns: 2, but 3 in line 1: 'b O'$"),
-        (["", "a O", "", "b N O"], {}, r"line 4: columns: 3, but 2 in line 2: 'b N O'$"),
-        (["a O"], {"label_column": 2}, r"line 1: label_column contains column 2, and columns: 2"),
-        (["a O"], {"label_column": -3}, r"line 1: label_column contains column -3"),
-        (["a O"], {"columns": [0, 2]}, r"line 1: columns contains column 2, and columns: 2"),
-        (["a O"], {"columns": [0, 1]}, r"column 1 is both token and label"),
-        (["a O"], {"columns": [-2], "label_column": 0}, r"column 0 is both token and"),
-        (["", "a"], {}, r"line 2: the label leaves no column for the token, and columns: 1"),
-        (["a\tO\tx", "a\t\tx"], {"label_column": 1}, r"line 2: label_column=1 is empty: 'a\\t\\t"),
+        (["a N O", "b O"], {}, r"line 2: the row has 2 columns, but line 1 has 3: 'b O'$"),
+        (
+            ["", "a O", "", "b N O"],
+            {},
+            r"line 4: the row has 3 columns, but line 2 has 2",
+        ),
+        (
+            ["a O"],
+            {"label_column": 2},
+            r"line 1: label_column: column 2 does not exist; the row has 2 columns",
+        ),
+        (["a O"], {"label_column": -3}, r"line 1: label_column: column -3 does not exist"),
+        (
+            ["a O"],
+            {"columns": [0, 2]},
+            r"line 1: columns: column 2 does not exist; the row has 2 columns",
+        ),
+        (["a O"], {"columns": [0, 1]}, r"column 1 is used as token and as label"),
+        (["a O"], {"columns": [-2], "label_column": 0}, r"column 0 is used as token and"),
+        (["", "a"], {}, r"line 2: the label leaves no column for the token; the row has 1 columns"),
+        (
+            ["a\tO\tx", "a\t\tx"],
+            {"label_column": 1},
+            r"line 2: the label is empty \(label_column=1\): 'a\\t\\t",
+        ),
     ],
 )
 def test_a_bad_file_is_named_with_line_and_columns(
@@ -272,7 +290,11 @@ def test_written_to_open_files() -> None:
         ([["a"]], [], "X has 1 sequences but y has 0"),
         ([["a"], ["b", "c"]], [["O"], ["O"]], "sequence 1 has 2 tokens but 1 labels"),
         ([["a"], []], [["O"], []], "sequence 1 is empty"),
-        ([["a", ("b", "N")]], [["O", "O"]], "sequence 0, position 1: columns: 3, but 2 before"),
+        (
+            [["a", ("b", "N")]],
+            [["O", "O"]],
+            "sequence 0, position 1: the row has 3 columns, but earlier rows have 2",
+        ),
         ([["a\tb"]], [["O"]], r"sequence 0, position 0: 'a\\tb' contains a tab"),
         ([["a\rb"]], [["O"]], r"'a\\rb' contains a tab, a line break or a zero byte"),
         ([["a"]], [["O\n"]], r"'O\\n' contains a tab, a line break or a zero byte"),
@@ -281,7 +303,7 @@ def test_written_to_open_files() -> None:
         ([["a"]], [[None]], "None is NoneType, not str"),
         ([[{"w": 1.0}]], [["O"]], "{'w': 1.0} is dict, not str"),
         ([[1]], None, "1 is int, not str"),
-        ([["New York"]], None, "'New York' contains a space, and is the only column"),
+        ([["New York"]], None, "'New York' contains a space, but is the only column"),
         ([[""]], None, "'' is empty"),
         (
             [["a", "-DOCSTART-"]],

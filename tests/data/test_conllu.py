@@ -72,10 +72,10 @@ def test_empty_input() -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["1\tw"], r"line 1: columns: 2, not 10 separated by tabs: '1\\tw'"),
-        ([row(1) + "\tx"], r"line 1: columns: 11, not 10"),
-        ([row(1).replace("\t", " ")], r"line 1: columns: 1, not 10"),
-        ([row("1-2").replace("\t_", "")], r"line 1: columns: 7, not 10"),
+        (["1\tw"], r"line 1: the row has 2 columns, expected 10 separated by tabs: '1\\tw'"),
+        ([row(1) + "\tx"], r"line 1: the row has 11 columns, expected 10"),
+        ([row(1).replace("\t", " ")], r"line 1: the row has 1 columns, expected 10"),
+        ([row("1-2").replace("\t_", "")], r"line 1: the row has 7 columns, expected 10"),
         (["", row(1), row(3)], r"line 3: column 1 \(ID\) is '3', expected 2"),
         ([row(1), row(1)], r"line 2: column 1 \(ID\) is '1', expected 2"),
         ([row(2)], r"line 1: column 1 \(ID\) is '2', expected 1"),

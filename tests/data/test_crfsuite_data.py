@@ -39,7 +39,7 @@ def test_repeated_attributes_are_added() -> None:
         (["O\ta:x"], "line 1: 'x' is not a finite number"),
         (["O\ta", "O\ta:inf"], "line 2: 'inf'"),
         (["@scale:2"], "'@scale' is unknown"),
-        (["@weight:-1"], "below 0"),
+        (["@weight:-1"], "must be at least 0"),
         (["@weight"], "not a finite number"),
     ],
 )
@@ -52,8 +52,8 @@ def test_bad_lines(lines: list[str], what: str) -> None:
     ("X", "y", "what"),
     [
         ([[["a"]]], [["O", "O"]], "sequence 0 has 1 positions and 2 labels"),
-        ([[["a\tb"]]], [["O"]], "cannot be a name"),
-        ([[["a"]]], [[""]], "cannot be a name"),
+        ([[["a\tb"]]], [["O"]], "cannot be a label or an attribute"),
+        ([[["a"]]], [[""]], "cannot be a label or an attribute"),
         ([["ab"]], [["O"]], "sequence 0: position 0"),
         ([5], [["O"]], "sequence 0"),
     ],

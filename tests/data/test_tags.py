@@ -248,7 +248,7 @@ def test_detect(labels: str, scheme: str) -> None:
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([], "no labels"),
+        ([], "labels is empty"),
         (["B-X", "L-X", "S-X"], "B, L, S"),
         (["B-X", "O", "PER"], "'B-X' has a prefix and 'PER' has none"),
         ("BIO", "'BIO'"),
@@ -286,7 +286,9 @@ def test_unhashable_tags_and_wrong_types(scheme: str) -> None:
 
 
 def test_strict_knows_only_its_letters() -> None:
-    with pytest.raises(InputError, match=r"position 1: 'S-X' is not a tag of scheme BIO: .* B, I "):
+    with pytest.raises(
+        InputError, match=r"position 1: 'S-X' is not a tag of scheme BIO, expected .* B, I "
+    ):
         tags.spans(["O", "S-X"], "BIO", strict=True)
     with pytest.raises(InputError, match="'E-X' is not a tag of scheme BILOU"):
         tags.spans(["E-X"], "BILOU", strict=True)
@@ -311,7 +313,7 @@ def test_unknown_scheme(bad: Any) -> None:
         ([("X", 0, 2), ("Y", 1, 3)], 3, "BIO", "'X', start=0, end=2.*'Y', start=1, end=3.*overlap"),
         ([("X", 0, 3), ("Y", 1, 2)], 3, "BIO", "overlap"),
         ([("X", 1, 2), ("X", 1, 2)], 3, "BIO", "overlap"),
-        ([("X", 1, 4)], 3, "BIO", "start=1, end=4.* within the 3 positions"),
+        ([("X", 1, 4)], 3, "BIO", "start=1, end=4.* outside of the 3 positions"),
         ([("X", -1, 2)], 3, "BIO", "start=-1"),
         ([("X", 2, 2)], 3, "BIO", "start=2, end=2.* is empty"),
         ([("X", 2, 1)], 3, "BIO", "start=2, end=1.* is empty"),
@@ -320,8 +322,8 @@ def test_unknown_scheme(bad: Any) -> None:
         ([("", 0, 1)], 3, "plain", "'' cannot be a label"),
         ([(None, 0, 1)], 3, "BIO", "None cannot be a label"),
         ([("X", 0.0, 1.5)], 3, "BIO", r"\('X', 0.0, 1.5\) is not"),
-        ([("X", 0)], 3, "BIO", r"\('X', 0\) is not a label, a start and an end"),
-        ([5], 3, "BIO", "5 is not a label"),
+        ([("X", 0)], 3, "BIO", r"\('X', 0\) is not a span: must be a label, a start and an end"),
+        ([5], 3, "BIO", "5 is not a span"),
         (None, 3, "BIO", "spans must be a list, not None"),
         ([], -1, "BIO", "length .* not -1"),
         ([], 2.0, "BIO", "length .* not 2.0"),

@@ -190,8 +190,8 @@ def test_damaged_compressed_files(suffix: str, damage: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (5, "source must be a path, a file or lines, not int"),
-        (None, "source must be a path, a file or lines, not NoneType"),
+        (5, "source must be a path, an open file or lines, not int"),
+        (None, "source must be a path, an open file or lines, not NoneType"),
         ("a b\nc d", "is not a path: to read a text, pass io.StringIO"),
         (["a", b"b"], "<list>, line 2 is bytes, not str"),
         (b"a b", "<bytes>, line 1 is int, not str"),

@@ -118,7 +118,7 @@ def test_unpaired_surrogate_has_no_vector(tmp_path: Path) -> None:
         ({"matrix": some_rows(3, 4)}, r"shape \(3, 4\): must be \(2, any\)"),
         ({"matrix": some_rows(2, 4).astype(float)}, "dtype float64"),
         ({"matrix": np.full((2, 4), np.inf, np.float32)}, "inf at"),
-        ({"words.ends": np.array([0, 2, 1])}, "offsets must go"),
+        ({"words.ends": np.array([0, 2, 1])}, "offsets must start at 0"),
         ({"words.bytes": np.frombuffer(b"aa", np.uint8)}, "a string occurs twice"),
         ({"words.bytes": np.frombuffer(b"\xff\xfe", np.uint8)}, "not UTF-8"),
     ],

@@ -83,7 +83,7 @@ def test_crfpp_has_the_same_feature_strings_in_its_model() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("U0:%x[0,0]\nX1:%x[0,0]", r"template, line 2: .* begin with U or B, got 'X1:%x\[0,0\]'"),
+        ("U0:%x[0,0]\nX1:%x[0,0]", r"template, line 2: .* start with U or B, got 'X1:%x\[0,0\]'"),
         ("U0:%x[0]", r"template, line 1: expected %x\[row,column\] at '%x\[0\]'"),
         ("U0:%x[0,-1]", r"line 1: expected .* at '%x\[0,-1\]'"),
         ("U0:%x[a,0]/b", r"line 1: expected .* at '%x\[a,0\]/b'"),
@@ -92,7 +92,7 @@ def test_crfpp_has_the_same_feature_strings_in_its_model() -> None:
         ("U0:%x[0,0]%x[", r"expected .* at '%x\['"),
         ("U0:%x[1001,0]", r"line 1: row 1001 is out of range"),
         ("U0:%x[-99999999999,0]", r"line 1: expected"),
-        (" U0:%x[0,0]", r"begin with U or B"),
+        (" U0:%x[0,0]", r"start with U or B"),
     ],
 )
 def test_a_wrong_template_file_is_named_with_its_line(text: str, message: str) -> None:
@@ -148,7 +148,7 @@ def test_any_text_is_a_spec_or_a_format_error(parse: object, text: str) -> None:
         (Spec((), (Template("t", (), ("bias",)),)), "literals"),
         (Spec((), (Template("t", (), ("U",), edge=True),)), "literals"),
         (Spec((), (Template("t", (), ("U%",)),)), "literals"),
-        (Spec((), (Template("t", (), ("U",)),)), "outside the sequence than None"),
+        (Spec((), (Template("t", (), ("U",)),)), "outside of a sequence are None"),
     ],
 )
 def test_render_rejects_what_crfpp_cannot_express(spec: Spec, message: str) -> None:
@@ -226,16 +226,16 @@ def wapiti_model() -> tuple[list[str], list[str], np.ndarray]:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("u:a\nx:%x[0,0]", r"pattern, line 2: .* begin with u, b or \*, got 'x:%x\[0,0\]'"),
+        ("u:a\nx:%x[0,0]", r"pattern, line 2: .* start with u, b or \*, got 'x:%x\[0,0\]'"),
         ("u:%y[0,0]", r"line 1: expected .* at '%y\[0,0\]'"),
         ("u:%x[*1,0]", r"line 1: expected .* at '%x\[\*1,0\]'"),
         ("u:%x[0,-1]", r"expected .* at"),
         ('u:%x[0,0,"a"]', r"line 1: %x takes no regular expression"),
         ("u:%m[0,0]", r"line 1: %m takes a regular expression"),
         ('u:%t[0,0,"a]', r"expected .* at"),
-        ('u:%t[0,0,"a**"]', r"line 1: not one of Wapiti's regular expressions: 'a\*\*'"),
-        ('u:%t[0,0,"*"]', r"not one of Wapiti's"),
-        ('u:%t[0,0,"^?"]', r"not one of Wapiti's"),
+        ('u:%t[0,0,"a**"]', r"line 1: 'a\*\*' is not a regular expression of Wapiti"),
+        ('u:%t[0,0,"*"]', r"not a regular expression of Wapiti"),
+        ('u:%t[0,0,"^?"]', r"not a regular expression of Wapiti"),
     ],
 )
 def test_a_wrong_pattern_file_is_named_with_its_line(text: str, message: str) -> None:
@@ -244,7 +244,7 @@ def test_a_wrong_pattern_file_is_named_with_its_line(text: str, message: str) ->
 
 
 def test_a_single_backslash_is_an_error() -> None:
-    with pytest.raises(FormatError, match="not one of Wapiti's"):
+    with pytest.raises(FormatError, match="not a regular expression of Wapiti"):
         wapiti.regex("a\\")
 
 

@@ -12,7 +12,7 @@ from scale import examples
 
 from trellis.errors import InputError
 from trellis.features import Field, Gazetteer, Part, Spec, Template
-from trellis.features.window import Window, chunking, chunking_rich, named, ner, pos, spec_for
+from trellis.features.window import Window, chunking, chunking_rich, default_spec, named, ner, pos
 
 CORPUS = "chunking/conll2000.train.conll.gz"
 SENTENCE = [("He", "PRP"), ("saw", "VBD"), ("New", "NNP"), ("York", "NNP")]
@@ -208,11 +208,11 @@ def test_n_grams_stay_within_their_radius() -> None:
 
 
 def test_the_default_follows_the_first_token() -> None:
-    assert spec_for("word") == Window().spec()
-    assert spec_for(("word", "NN")) == Window(columns=("c1",)).spec()
+    assert default_spec("word") == Window().spec()
+    assert default_spec(("word", "NN")) == Window(columns=("c1",)).spec()
     for wrong in ((), ("a", 1), 3, None):
         with pytest.raises(InputError, match="a token must be"):
-            spec_for(wrong)
+            default_spec(wrong)
 
 
 @pytest.mark.parametrize(
@@ -221,21 +221,21 @@ def test_the_default_follows_the_first_token() -> None:
         (lambda: named(["w"]), r"'w': expected field\[offset\], got 'w'"),
         (lambda: named(["w[0]|"]), r"expected field\[offset\], got ''"),
         (lambda: named(["w[a]"]), r"expected field\[offset\], got 'w\[a\]'"),
-        (lambda: named(["stem[0]"]), r"'stem\[0\]': there is no field 'stem'; there are w, and"),
+        (lambda: named(["stem[0]"]), r"'stem\[0\]': field 'stem' is unknown: must be one of w"),
         (
             lambda: named(["tag.lower[0]"], ["pos"]),
-            "there is no field 'tag.lower'; there are w, pos",
+            "field 'tag.lower' is unknown: must be one of w, pos",
         ),
-        (lambda: named(["test[0]"]), "there is no field 'test'"),
+        (lambda: named(["test[0]"]), "field 'test' is unknown"),
         (lambda: named(["suffix[0]"]), "'suffix': size must be 1"),
         (lambda: named(["w[0]"], columns="pos"), "columns must be a list of names"),
         (lambda: named(["w[0]"], columns=["w"]), "distinct names"),
         (lambda: named(["w[0]"], columns=["suffix3"]), "distinct names"),
         (lambda: named(["w[0]"], ["a"], [Gazetteer("a", ())]), "distinct names"),
-        (lambda: named(["a.lower[0]"], (), [Gazetteer("a", ())]), "no field 'a.lower'"),
-        (lambda: Window(words=-1), "words must be None, or 0 or more, got -1"),
-        (lambda: Window(case=True), "case must be None, or 0 or more, got True"),
-        (lambda: Window(shape="1"), "shape must be None, or 0 or more, got '1'"),
+        (lambda: named(["a.lower[0]"], (), [Gazetteer("a", ())]), "field 'a.lower' is unknown"),
+        (lambda: Window(words=-1), "words must be None or an integer of at least 0, got -1"),
+        (lambda: Window(case=True), "case must be None or an integer of at least 0, got True"),
+        (lambda: Window(shape="1"), "shape must be None or an integer of at least 0, got '1'"),
         (lambda: Window(prefixes=(0,)).spec(), "'prefix': size must be 1"),
         (lambda: Window(gazetteers={"g": "Paris"}).spec(), "'g' must be a list of phrases"),
         (lambda: Window(gazetteers={"g": [" "]}).spec(), "gazetteer 'g' has an empty phrase"),

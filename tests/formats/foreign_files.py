@@ -1,9 +1,10 @@
-"""Small models of CRFsuite, CRF++ and Wapiti, made here, and ways to damage them.
+"""Build small models of CRFsuite, CRF++ and Wapiti, and damage them.
 
 python tests/formats/foreign_files.py --count 100000
 
-loads so many damaged files, these and, where they are, the real ones of the shared data: each must
-be refused with a FormatError or be usable, within two seconds and twice its size + 64 MB of memory.
+loads this number of damaged files. If the shared data exist, real models are damaged too. Loading
+must raise a FormatError or return a usable model. It may take at most two seconds, and memory of at
+most twice the size of the file + 64 MB.
 """
 
 from __future__ import annotations

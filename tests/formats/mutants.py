@@ -1,4 +1,4 @@
-"""Damage: a few bytes of a file changed, cut out, put in, repeated."""
+"""Damage a file: change, remove, insert or repeat a few bytes."""
 
 from __future__ import annotations
 

@@ -131,15 +131,25 @@ def same_as_good(path: Path) -> bool:
     [
         lambda text: text,
         lambda text: text.replace("\n", "\r\n"),
-        lambda text: "some words before\n\n" + text,
+        lambda text: "text before the header\n\n" + text,
         lambda text: text.replace("\n\n", "\n\n\n"),
         lambda text: text.rstrip("\n"),
-        lambda text: text + "\nand words behind\n",
+        lambda text: text + "\ntext after the end\n",
         lambda text: text.replace("-0.5\tblue", "-5e-1\tblue"),
         lambda text: text.replace("ngram 1=5", "ngram 1 = 5"),
         lambda text: text.replace("-1.5\t<unk>", "-1.5\t<unk>\t0"),
     ],
-    ids=["as is", "dos", "before", "blank lines", "no last break", "behind", "e", "spaces", "zero"],
+    ids=[
+        "as is",
+        "dos",
+        "text before",
+        "blank lines",
+        "no last break",
+        "text after",
+        "e",
+        "spaces",
+        "zero",
+    ],
 )
 def test_files_as_other_programs_write_them(tmp_path: Path, change: Any) -> None:
     path = tmp_path / "odd.arpa"

@@ -69,19 +69,19 @@ def npy(array: np.ndarray, pickled: bool = False) -> bytes:
 
 
 BROKEN = {
-    "empty": (b"", "neither a .npy"),
-    "text": (b"0.5 0.5\n" * 10, "neither a .npy"),
+    "empty": (b"", "not a .npy"),
+    "text": (b"0.5 0.5\n" * 10, "not a .npy"),
     "pickle": (npy(np.array([{"a": 1}], dtype=object), pickled=True), "dtype object"),
     "strings": (npy(np.array(["a"])), "must be numbers"),
-    "cut": (npy(np.zeros((4, 4)))[:-3], "take 128 bytes, 125 follow"),
-    "longer": (npy(np.zeros((4, 4))) + b"\0", "take 128 bytes, 129 follow"),
+    "cut": (npy(np.zeros((4, 4)))[:-3], "need 128 bytes, the file has 125"),
+    "longer": (npy(np.zeros((4, 4))) + b"\0", "need 128 bytes, the file has 129"),
     "forged": (npy(np.zeros((4, 4))).replace(b"(4, 4)", b"(9**9,)"[:6]), "not a .npy file"),
     "huge": (npy(np.zeros(10**4)).replace(b"(10000,)", b"(9**99,)"), "not a .npy file"),
     "below zero": (npy(np.zeros((4, 4))).replace(b"(4, 4), ", b"(-4,-4),"), "shape"),
-    "huge shape": (npy(np.zeros(10**6)).replace(b"(1000000,)", b"(9999999,)"), "take 79999992"),
+    "huge shape": (npy(np.zeros(10**6)).replace(b"(1000000,)", b"(9999999,)"), "need 79999992"),
     "version": (b"\x93NUMPY\x09\x00" + npy(np.zeros(2))[8:], "not a .npy file"),
     "half an archive": (saved(a=np.zeros(99))[:-30], "not a .npz file"),
-    "no array inside": (b"PK\x05\x06" + bytes(18), "neither a .npy"),
+    "no array inside": (b"PK\x05\x06" + bytes(18), "not a .npy"),
 }
 
 

@@ -183,12 +183,12 @@ SIZES = {"size": 64, "words": 68, "labels": 72, "tokens": 76, "pruned": 84}
         (ARGUMENT["maxn"], "<i", 2**31 - 1, "maxn is 2147483647"),
         (ARGUMENT["t"], "<d", float("nan"), "t is nan"),
         (SIZES["size"], "<i", 21, "21 entries"),
-        (SIZES["words"], "<i", -1, "cannot be -1 words"),
-        (SIZES["labels"], "<i", 1, "cannot be 20 words and 1 labels"),
+        (SIZES["words"], "<i", -1, "but -1 words"),
+        (SIZES["labels"], "<i", 1, "but 20 words and 1 labels"),
         (SIZES["tokens"], "<q", -5, "number of tokens is -5"),
         (SIZES["pruned"], "<q", 2**62, "the file ends inside the prune table"),
         (92 + 5, "<q", -3, "count -3"),
-        (92 + 5 + 8, "<b", 1, "kind 1"),
+        (92 + 5 + 8, "<b", 1, "has type 1, expected 0"),
     ],
 )
 def test_wrong_numbers(at: int, layout: str, value: Any, match: str, path: Path) -> None:
@@ -222,7 +222,7 @@ def test_truncated_files(part: int, path: Path) -> None:
 def test_extra_bytes_at_the_end(path: Path) -> None:
     format.write(path, some_file())
     path.write_bytes(path.read_bytes() + b"\0")
-    with pytest.raises(FormatError, match="1 bytes follow"):
+    with pytest.raises(FormatError, match="1 unexpected bytes follow"):
         format.read(path)
 
 
@@ -248,7 +248,7 @@ def test_missing_and_empty_files(tmp_path: Path) -> None:
     [
         ({"words": [b"a"] * 20}, "b'a' occurs twice"),
         ({"words": [b"a\0b", *(b"%d" % i for i in range(19))]}, "word 0 has a zero"),
-        ({"words": [b"a"]}, "1 words have 20 counts"),
+        ({"words": [b"a"]}, "there are 1 words, but 20 counts"),
         ({"counts": np.arange(-1, 19)}, "count -1"),
         ({"input": some_rows(70, 5)}, "70 × 5: must be 70 × 6"),
         ({"output": some_rows(21, 6)}, "21 × 6: must be 20 × 6"),

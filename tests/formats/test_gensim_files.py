@@ -61,7 +61,7 @@ def test_fasttext_of_gensim(path: Path) -> None:
 
 
 class Evil:
-    """Its pickle asks for a call when it is loaded."""
+    """An object whose pickle calls a function when it is loaded."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
@@ -92,15 +92,15 @@ def test_nothing_is_called(protocol: int, path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("attributes", "match"),
     [
-        ({}, "not of gensim's"),
+        ({}, "not a KeyedVectors"),
         ({"index_to_key": ["a", 3], "vectors": some_rows(2, 3)}, "values that are not strings"),
         ({"index_to_key": ["a"], "vectors": some_rows(2, 3)}, "2 vectors for 1 words"),
-        ({"index_to_key": ["a", "a"], "vectors": some_rows(2, 3)}, "a word twice"),
+        ({"index_to_key": ["a", "a"], "vectors": some_rows(2, 3)}, "a word occurs twice"),
         ({"index_to_key": ["a", "b"], "vectors": None}, "cannot be read"),
         ({"index_to_key": ["a", "b"], "vectors": np.arange(2)}, "cannot be read"),
         ({"index_to_key": ["a", "b"], "vectors": np.arange(2.0)}, "of shape"),
         ({"index_to_key": ["a", "b"], "vectors": some_rows(2, 3) * np.nan}, "nan at"),
-        ({"index_to_key": ["a", "b"], "__numpys": ["vectors"]}, "which is missing"),
+        ({"index_to_key": ["a", "b"], "__numpys": ["vectors"]}, "is missing"),
     ],
 )
 def test_wrong_files(attributes: dict[str, Any], match: str, path: Path) -> None:

@@ -33,8 +33,8 @@ def test_truncated_files(path: Path) -> None:
     intact = path.read_bytes()
     for part in range(50):
         refused(path, intact[: len(intact) * part // 50])
-    refused(path, intact[:-1], "tensors take 4077 bytes, 4076 follow")
-    refused(path, intact + b"\0", "tensors take 4077 bytes, 4078 follow")
+    refused(path, intact[:-1], "tensors take 4077 bytes, but 4076 bytes follow")
+    refused(path, intact + b"\0", "tensors take 4077 bytes, but 4078 bytes follow")
 
 
 def test_a_flipped_bit_in_any_byte_is_detected(path: Path) -> None:
@@ -133,6 +133,6 @@ def test_giant_sizes_take_no_memory(path: Path, size: int) -> None:
 
 
 def test_long_names_do_not_slow_down_validation(path: Path) -> None:
-    """Each member's place is told by a part of its key, so this takes seconds, not days."""
+    """Error messages contain only the start of a key; otherwise this would take days."""
     header = b'{"%s":[%s0]}' % (b"x" * 2**21, b"0," * 2**20)
     refused(path, with_header(header, b""), "not written by trellis")

@@ -91,8 +91,8 @@ def test_same_bytes_for_one_seed_and_any_threads() -> None:
 @pytest.mark.parametrize(
     ("rows", "dsub", "match"),
     [
-        (some_rows(255, 3), 2, "fewer than 256 rows"),
-        (some_rows(300, 3)[0], 2, "fewer than 256 rows"),
+        (some_rows(255, 3), 2, "must have at least 256 rows"),
+        (some_rows(300, 3)[0], 2, "must have at least 256 rows"),
         (some_rows(300, 3), 0, "dsub is 0"),
         (some_rows(300, 3), 4, r"dsub is 4: must be in 1\.\.3"),
         (some_rows(300, 3), 1.5, "dsub must be an integer"),

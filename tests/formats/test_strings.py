@@ -43,8 +43,8 @@ INT = np.int64
 @pytest.mark.parametrize(
     ("data", "offsets", "match"),
     [
-        (TEXT, np.array([], INT), "offsets must go from 0 to 4, not empty"),
-        (TEXT, np.array([0], INT), r"from 0 to 4, not \[0, 0\]"),
+        (TEXT, np.array([], INT), "offsets must start at 0 and end at 4, not empty"),
+        (TEXT, np.array([0], INT), r"end at 4, not \[0, 0\]"),
         (TEXT, np.array([1, 4], INT), r"\[1, 4\]"),
         (TEXT, np.array([0, 3], INT), r"\[0, 3\]"),
         (TEXT, np.array([0, 5], INT), r"\[0, 5\]"),

@@ -36,7 +36,7 @@ class Holder:
 
 
 def write_valid(kind: str, path: Path) -> Path:
-    """Make a file of this kind at the path, and say which file is to be damaged."""
+    """Write a file of this kind at the path, and return the path of the file to damage."""
     words, matrix = some_words(8), some_rows(8, 3)
     if kind in ("bin", "supervised"):
         model = "supervised" if kind == "supervised" else "cbow"
@@ -81,7 +81,7 @@ def little_memory(size: int) -> Iterator[None]:
 
 
 def damaged(kind: str, path: Path, count: int) -> int:
-    """Load so many mutants; how many were accepted."""
+    """Load ``count`` mutants, and return the number that was accepted."""
     rng = random.Random(KINDS.index(kind))
     target = write_valid(kind, path)
     good, accepted = target.read_bytes(), 0

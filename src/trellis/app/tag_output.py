@@ -1,4 +1,4 @@
-"""Labelled sequences as text: columns, JSON objects, or the text with its spans marked."""
+"""Output formats of ``trellis tag``: columns, JSON objects, or text with marked spans."""
 
 import json
 import sys
@@ -17,11 +17,13 @@ from trellis.errors import InputError
 __all__ = ["OUTPUTS", "Labelled", "choose_output", "find_spans", "make_inline", "make_writer"]
 
 OUTPUTS = ("conll", "jsonl", "inline")
-_MIN_PROBABILITY = 1e-4  # smaller marginals are left out of JSON: most labels have none
+_MIN_PROBABILITY = (
+    1e-4  # smaller marginals are omitted in JSON: most labels have almost no probability
+)
 
 
 class Labelled(NamedTuple):
-    """A sequence with the labels of the model."""
+    """A sequence and the labels that the model predicts."""
 
     sequence: Sequence
     labels: list[str]
@@ -32,14 +34,14 @@ class Labelled(NamedTuple):
 
 
 class Writer(Protocol):
-    """Turns a labelled sequence into text."""
+    """Formats a labelled sequence as text."""
 
     def __call__(self, result: Labelled) -> str:
-        """Return the text, with line ends."""
+        """Return the text, with line breaks."""
 
 
 def choose_output(output: str | None, format: str, on_terminal: bool) -> str:
-    """Return the output format: the chosen one, or by default one like the input format."""
+    """Return the output format: ``output``, or if it is None, the one that matches the input."""
     if output is not None:
         return one_of(output, OUTPUTS, "--output")
     if on_terminal:
@@ -48,7 +50,7 @@ def choose_output(output: str | None, format: str, on_terminal: bool) -> str:
 
 
 def find_spans(labels: list[str], scheme: str) -> list[tags.Span]:
-    """Return the spans of the labels; without a scheme, each token whose label is not O.
+    """Return the spans of the labels. In the plain scheme, each token is a span unless it is O.
 
     >>> find_spans(["O", "B-PER", "I-PER"], "BIO"), find_spans(["O", "VERB"], "plain")
     ([Span(label='PER', start=1, end=3)], [Span(label='VERB', start=1, end=2)])
@@ -69,13 +71,13 @@ def make_writer(classes: list[str], output: str) -> Writer:
 
 
 def make_inline(model: Any) -> Callable[[Sequence, list[str]], str]:
-    """Return ``write(sequence, labels)``: one line, in colour on a terminal, else with mark-up."""
+    """Return a function of (sequence, labels) that returns one line: coloured text or markup."""
     write = make_writer([str(label) for label in model.classes_], "inline")
     return lambda sequence, labels: write(Labelled(sequence, labels, None, None)).rstrip("\n")
 
 
 class _Columns:
-    """The rows of the input with the label, and its probability, as last columns."""
+    """Writes the rows of the input; the label and its probability are added as columns."""
 
     def __init__(self, classes: list[str]) -> None:
         self.index = {label: n for n, label in enumerate(classes)}
@@ -84,14 +86,14 @@ class _Columns:
         if not result.labels:
             return ""
         if result.kbest is None:
-            return self._block(result, result.labels)
+            return self._format_block(result, result.labels)
         blocks = (
-            f"# {n} {path.probability:.6f}\n{self._block(result, path.labels)}"
+            f"# {n} {path.probability:.6f}\n{self._format_block(result, path.labels)}"
             for n, path in enumerate(result.kbest, 1)
         )
         return "".join(blocks)
 
-    def _block(self, result: Labelled, labels: list[str]) -> str:
+    def _format_block(self, result: Labelled, labels: list[str]) -> str:
         rows = result.sequence.rows
         lines = [f"{row}\t{label}" for row, label in zip(rows, labels, strict=True)]
         if result.marginals is not None:
@@ -99,22 +101,24 @@ class _Columns:
             probabilities = result.marginals[np.arange(len(labels)), columns].tolist()
             lines = [f"{line}\t{p:.6f}" for line, p in zip(lines, probabilities, strict=True)]
         block = "\n".join(lines) + "\n\n"
-        # JSON tokens may contain tabs and line breaks; in columns they would shift every cell.
+        # Tokens from JSON may contain tabs and line breaks, which would change rows and columns.
         cells = result.sequence.columns + (result.marginals is not None)
         if block.count("\n") != len(lines) + 1 or block.count("\t") != cells * len(lines):
-            raise InputError("a token contains a tab or a line break, which columns cannot hold")
+            raise InputError(
+                "a token contains a tab or a line break, which the conll format cannot store"
+            )
         return block
 
 
 class _Objects:
-    """One JSON object per line."""
+    """Writes one JSON object per line."""
 
     def __init__(self, classes: list[str]) -> None:
         self.classes = classes
 
     def __call__(self, result: Labelled) -> str:
         entry = dict(result.sequence.entry or {})
-        entry.pop("spans", None)  # those of the input, which may contradict the new tags
+        entry.pop("spans", None)  # the spans of the input may contradict the new tags
         if result.sequence.text is not None:
             entry["text"] = result.sequence.text
         entry |= {"tokens": result.sequence.tokens, "tags": result.labels}
@@ -136,7 +140,7 @@ class _Objects:
 
 
 class _Inline:
-    """The text with its spans marked, in colour on a terminal."""
+    """Writes the text with marked spans: coloured on a terminal, otherwise as markup."""
 
     def __init__(self, classes: list[str], scheme: str, coloured: bool) -> None:
         self.scheme, self.coloured = scheme, coloured
@@ -146,17 +150,18 @@ class _Inline:
 
     def __call__(self, result: Labelled) -> str:
         if result.kbest is None:
-            return self._line(result, result.labels) + "\n"
+            return self._format_line(result, result.labels) + "\n"
         return "".join(
-            f"{path.probability:.4f}\t{self._line(result, path.labels)}\n" for path in result.kbest
+            f"{path.probability:.4f}\t{self._format_line(result, path.labels)}\n"
+            for path in result.kbest
         )
 
-    def _line(self, result: Labelled, labels: list[str]) -> str:
+    def _format_line(self, result: Labelled, labels: list[str]) -> str:
         raw, offsets = _locate_tokens(result.sequence)
         spans = []
         for label, start, end in find_spans(labels, self.scheme):
             name = label
-            if result.marginals is not None:  # of the least certain token in the span
+            if result.marginals is not None:  # show the lowest probability in the span
                 p = min(result.marginals[t][self.index[labels[t]]] for t in range(start, end))
                 name = f"{label} {p:.2f}"
             spans.append((offsets[start][0], offsets[end - 1][1], name))
@@ -184,6 +189,6 @@ def _locate_tokens(sequence: Sequence) -> tuple[str, list[tuple[int, int]]]:
     if sequence.text is not None:
         return sequence.text, text.offsets(sequence.text)
     words = [token if isinstance(token, str) else token[0] for token in sequence.tokens]
-    ends = accumulate(len(word) + 1 for word in words)  # with the space after the word
+    ends = accumulate(len(word) + 1 for word in words)  # each end includes the space after the word
     offsets = [(end - len(word) - 1, end - 1) for word, end in zip(words, ends, strict=True)]
     return " ".join(words), offsets

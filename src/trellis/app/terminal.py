@@ -1,6 +1,7 @@
 """Output to the terminal: tables and lines, progress bars, signals and checks of output files.
 
-rich is imported inside the functions: it takes 0.1 s, and most commands in a pipe print plain text.
+rich is imported inside the functions, because importing it takes 0.1 s, and a command in a pipe
+usually prints plain text.
 """
 
 import json
@@ -29,18 +30,18 @@ __all__ = [
     "estimate_iterations_left",
     "format_duration",
     "make_console",
-    "say",
+    "print_status",
     "show",
     "show_json",
     "show_progress",
 ]
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red", "bright_cyan", "bright_magenta")
-_PIPED_WIDTH = 160  # columns; rich's 80 would fold the tables of eval and inspect
+_PIPED_WIDTH = 160  # characters; with rich's 80, the tables of eval and inspect would be folded
 
 
 class InterruptedWorkError(Exception):
-    """A signal ended the work; the message says how to continue it."""
+    """A signal interrupted the training. The message contains the command that continues it."""
 
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)
@@ -48,7 +49,7 @@ class InterruptedWorkError(Exception):
 
 
 def make_console(stderr: bool = False) -> "Console":
-    """Return a console: in colour on a terminal, wide plain lines otherwise."""
+    """Return a console. It prints colours on a terminal, and wide plain lines otherwise."""
     from rich.console import Console
 
     file = sys.stderr if stderr else sys.stdout
@@ -59,12 +60,13 @@ def make_console(stderr: bool = False) -> "Console":
 def show(*items: Any) -> None:
     """Print tables, texts and strings on standard output, without trailing spaces.
 
-    Square brackets in a string are printed as they are; a rich ``Text`` has colours.
+    rich does not interpret square brackets in a string as styles. A rich ``Text`` has colours.
     """
     from rich.text import Text
 
     screen = make_console()
-    # Captured first: rich pads the cells of a table with spaces up to the end of the line.
+    # rich pads table cells with spaces up to the end of the line. So the output is captured, and
+    # the spaces are removed.
     with screen.capture() as captured:
         for item in items:
             screen.print(item, soft_wrap=isinstance(item, str | Text), markup=False)
@@ -73,7 +75,7 @@ def show(*items: Any) -> None:
 
 
 def show_json(value: Any) -> None:
-    """Print one line of JSON; infinities and NaN become null, because JSON has none."""
+    """Print one line of JSON. Infinities and NaN are printed as null, because JSON has none."""
     print(json.dumps(_replace_infinities(value), ensure_ascii=False, allow_nan=False))
 
 
@@ -85,14 +87,14 @@ def _replace_infinities(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def say(text: str, *, quiet: bool = False) -> None:
-    """Print a message on standard error, so that standard output has results only."""
+def print_status(text: str, *, quiet: bool = False) -> None:
+    """Print a message on standard error, because standard output is for results."""
     if not quiet:
         make_console(stderr=True).print(text, markup=False, soft_wrap=True)
 
 
 def format_duration(seconds: float) -> str:
-    """Return a time in the largest units that matter.
+    """Return a duration as text, in at most two units.
 
     >>> format_duration(0.31), format_duration(75), format_duration(7300)
     ('0.3 s', '1 min 15 s', '2 h 1 min')
@@ -106,10 +108,10 @@ def format_duration(seconds: float) -> str:
 def estimate_iterations_left(
     losses: Sequence[float], max_iter: int | None, period: int = 10, delta: float = 1e-5
 ) -> int | None:
-    """Estimate the iterations until the loss falls by less than ``delta`` in ``period`` of them.
+    """Estimate the iterations left until ``period`` iterations reduce the loss by less than delta.
 
-    Assumes that the gain per period keeps shrinking by the same factor. None if there is no limit
-    and the losses do not allow an estimate.
+    The estimate assumes that the gain per period continues to shrink by the same factor. The result
+    is None if there is no limit and the losses do not allow an estimate.
 
     >>> losses = [1 + 0.5**n for n in range(30)]
     >>> estimate_iterations_left(losses, max_iter=None, period=5, delta=1e-10)
@@ -119,7 +121,7 @@ def estimate_iterations_left(
     if len(losses) <= 2 * period:
         return limit
     last, middle, first = losses[-1], losses[-1 - period], losses[-1 - 2 * period]
-    # A geometric series: the gains of two periods give its factor, delta is where L-BFGS stops.
+    # The gains form a geometric series: two of them give its factor. L-BFGS stops at delta.
     gain, earlier_gain = (middle - last) / abs(last or 1.0), (first - middle) / abs(middle or 1.0)
     if not 0 < gain < earlier_gain:
         return limit
@@ -130,9 +132,9 @@ def estimate_iterations_left(
 
 @contextmanager
 def show_progress(title: str, quiet: bool = False) -> Iterator[Callable[[float | None, str], None]]:
-    """Give ``update(fraction, text)``, which draws a progress bar; on a terminal only.
+    """Yield ``update(fraction, text)``, which draws a progress bar if standard error is a terminal.
 
-    A fraction of None means that the end is not known.
+    A fraction of None means that the amount of work is unknown.
     """
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
@@ -156,9 +158,9 @@ def show_progress(title: str, quiet: bool = False) -> Iterator[Callable[[float |
 
 @contextmanager
 def catch_interrupts(halt: Callable[[], None]) -> Iterator[list[int]]:
-    """Call ``halt`` at the first Ctrl-C or SIGTERM; a second one raises KeyboardInterrupt.
+    """Call ``halt`` at the first Ctrl-C or SIGTERM; raise KeyboardInterrupt at the second.
 
-    The list that this yields receives the number of the first signal.
+    Yields a list, to which the number of the first signal is appended.
     """
     received: list[int] = []
 
@@ -167,7 +169,7 @@ def catch_interrupts(halt: Callable[[], None]) -> Iterator[list[int]]:
             raise KeyboardInterrupt
         received.append(number)
         halt()
-        say("\nStopping after this iteration. Press Ctrl-C again to stop at once.")
+        print_status("\nStopping after this iteration. Press Ctrl-C again to stop at once.")
 
     handlers = {n: signal.signal(n, handle) for n in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -178,7 +180,7 @@ def catch_interrupts(halt: Callable[[], None]) -> Iterator[list[int]]:
 
 
 def check_writable(path: Path, *inputs: Path) -> None:
-    """Raise before an hour of training if the output file cannot be written, or is an input."""
+    """Raise InputError if the output file cannot be written, or if it is one of the inputs."""
     if path.exists() and not path.is_file():
         raise InputError(f"{path}: cannot be written: it is a folder or not a regular file")
     for source in inputs:
@@ -186,9 +188,9 @@ def check_writable(path: Path, *inputs: Path) -> None:
             raise InputError(f"{path}: cannot be written: it is also an input file")
     folder = path.parent
     if not folder.is_dir():
-        raise InputError(f"{path}: cannot be written: there is no folder {folder}")
+        raise InputError(f"{path}: cannot be written: the folder {folder} does not exist")
     try:
-        # Not os.access, which checks the real user id and not the effective one.
+        # os.access is not suitable: it checks the real user id, not the effective one.
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
@@ -196,8 +198,10 @@ def check_writable(path: Path, *inputs: Path) -> None:
 
 
 def build_command_line(*options: str) -> str:
-    """Return the command that the user typed, with more options."""
+    """Return the command line of this process with additional options."""
     name = os.path.basename(sys.argv[0])
     program = ["python", "-m", "trellis"] if name.endswith(".py") else [name]
     arguments = sys.argv[1:]
-    return shlex.join([*program, *arguments, *(o for o in options if o not in arguments)])
+    return shlex.join(
+        [*program, *arguments, *(option for option in options if option not in arguments)]
+    )

@@ -1,4 +1,4 @@
-"""Shared by the commands about word vectors: arguments, loading, tables of neighbours."""
+"""Arguments, loading and tables of the commands about word vectors."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,16 +27,18 @@ VectorFile = Annotated[
         metavar="VECTORS",
     ),
 ]
-Count = Annotated[int, Option("-k", help="Number of answers.", metavar="K", min=1)]
-Limit = Annotated[int | None, Option(help="Read the first N words only.", metavar="N", min=1)]
+Count = Annotated[int, Option("-k", help="Number of words to print.", metavar="K", min=1)]
+Limit = Annotated[
+    int | None, Option(help="Read only the first N words of the file.", metavar="N", min=1)
+]
 Restrict = Annotated[
     int | None,
-    Option(help="With --test: use the first N words only.", metavar="N", min=1),
+    Option(help="With --test: use only the first N words.", metavar="N", min=1),
 ]
 
 
 def load_vectors(path: Path, limit: int | None, jobs: int | None = None) -> Vectors:
-    """Return the vectors of a file; bytes that are not UTF-8 are replaced."""
+    """Return the vectors of a file. Invalid UTF-8 in words is replaced by U+FFFD."""
     vectors = Vectors.load(path, errors="replace", limit=limit)
     vectors.n_jobs = jobs
     return vectors
@@ -58,7 +60,7 @@ def neighbor_table(neighbors: list[Neighbor]) -> "Table":
 
 
 def make_table(first: str, *numbers: str) -> "Table":
-    """Return an empty table with one column of text and columns of numbers."""
+    """Return an empty table with a text column ``first`` and number columns ``numbers``."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)

@@ -1,7 +1,7 @@
 """Readers of annotated corpora, and the tags in them.
 
 A corpus is ``X``, a list of sequences, and ``y``, a list of label lists. A sequence is a list of
-tokens. A token is a ``str``, or a tuple of them if the file has several observation columns.
+tokens. A token is a ``str``, or a tuple of ``str`` if the file has several token columns.
 """
 
 from importlib import import_module

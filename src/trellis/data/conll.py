@@ -28,11 +28,13 @@ __all__ = ["Token", "iterate", "iterate_rows", "read", "write"]
 
 _BLANKS = " \t\r"
 _DOCSTART = "-DOCSTART-"
-_MAX_CACHED_ROWS = 1 << 16  # parsed rows to cache: most rows of a corpus occur many times
+_MAX_CACHED_ROWS = (
+    1 << 16
+)  # size of the cache of parsed rows: most rows of a corpus occur many times
 
 
 class _Options(TypedDict, total=False):
-    """Arguments of `read` and `iterate`, except the label column, on which their type depends."""
+    """Arguments of `read` and `iterate`, without `label_column`."""
 
     columns: Sequence[int] | None
     separator: str | None
@@ -63,7 +65,7 @@ def read(
     encoding: str = "utf-8",
     errors: str = "strict",
 ) -> tuple[list[list[Token]], list[list[str]] | None]:
-    """``(X, y)`` of a file; ``y`` is None if `label_column` is None.
+    """Return ``(X, y)`` of a file; ``y`` is None if `label_column` is None.
 
     A token consists of the `columns` (by default all except the label): a ``str`` for one column,
     otherwise a tuple. Columns count from 0, or from the end if negative. `source` is a path (also
@@ -82,11 +84,11 @@ def read(
     >>> read(["Ann NNP B-PER", "sings O"])
     Traceback (most recent call last):
         ...
-    trellis.errors.FormatError: <list>, line 2: columns: 2, but 3 in line 1: 'sings O'
+    trellis.errors.FormatError: <list>, line 2: the row has 2 columns, but line 1 has 3: 'sings O'
     """
     rows = _Rows(files.name_of(source), label_column, columns, separator)
     X, y = [], []
-    for tokens, labels in _sequences(files.lines(source, encoding, errors), rows, docstart):
+    for tokens, labels in _parse_sequences(files.lines(source, encoding, errors), rows, docstart):
         X.append(tokens)
         y.append(labels)
     return X, None if label_column is None else y
@@ -122,7 +124,7 @@ def iterate(
     ['Hush'] ['O']
     """
     rows = _Rows(files.name_of(source), label_column, columns, separator)
-    sequences = _sequences(files.lines(source, encoding, errors), rows, docstart)
+    sequences = _parse_sequences(files.lines(source, encoding, errors), rows, docstart)
     return sequences if label_column is not None else ((tokens, None) for tokens, _ in sequences)
 
 
@@ -142,7 +144,7 @@ def iterate_rows(
     (['Ann', 'sings'], ['Ann\tNNP\tB-PER', 'sings\tVBZ\tO'])
     """
     rows = _CompleteRows(files.name_of(source), None, columns, separator)
-    return _sequences(files.lines(source, encoding, errors), rows, docstart=True)
+    return _parse_sequences(files.lines(source, encoding, errors), rows, docstart=True)
 
 
 def write(
@@ -161,7 +163,7 @@ def write(
     >>> file.getvalue()
     'New York\tB-LOC\nsleeps\tO\n\n'
     """
-    files.write(target, _lines(X, y))
+    files.write(target, _format_rows(X, y))
 
 
 class _Rows:
@@ -171,31 +173,31 @@ class _Rows:
         self, name: str, label: int | None, columns: Sequence[int] | None, separator: str | None
     ) -> None:
         self.name = name
-        self.label = None if label is None else _column("label_column", label)
-        self.columns = _columns(columns)
+        self.label = None if label is None else _validate_column("label_column", label)
+        self.columns = _validate_columns(columns)
         if separator is not None and (not isinstance(separator, str) or not separator.strip("\n")):
             raise InputError(
                 f"separator must be None or a string without line breaks, not {separator!r}"
             )
         self.separator = separator
         self.width = 0
-        self.first = 0
+        self.first = 0  # number of the first row
 
     def look_ahead(self, lines: Iterator[str]) -> Iterator[str]:
-        """Determine the separator from the first line that must be a row; return all lines."""
+        """Determine the separator from the first line that is not a comment; return all lines."""
         if self.separator is not None:
             return lines
-        seen = []
+        lines_read = []
         for line in lines:
-            seen.append(line)
+            lines_read.append(line)
             text = line.rstrip(_BLANKS)
             if text and ("\t" in text or not text.startswith("# ")):
                 self.separator = "\t" if "\t" in text else None
                 break
-        return chain(seen, lines)
+        return chain(lines_read, lines)
 
     def is_comment(self, text: str) -> bool:
-        # Only in tab-separated files: elsewhere "# 5" may be a token and its label.
+        # Only tab-separated files have comments: elsewhere "# 5" may be a token and its label.
         return self.separator == "\t" and text.startswith("# ") and "\t" not in text
 
     def values(self, text: str) -> list[str]:
@@ -206,81 +208,87 @@ class _Rows:
         return [value for value in text.split(" ") if value]
 
     def pick(self, values: list[str], number: int, text: str) -> tuple[Token, str]:
-        """The token and the label ("" if there is none) among the values of a row."""
+        """Return the token and the label of a row; the label is "" if there is none."""
         if not self.width:
             self._read_first(values, number)
         if len(values) != self.width:
-            problem = f"columns: {len(values)}, but {self.width} in line {self.first}"
+            problem = f"the row has {len(values)} columns, but line {self.first} has {self.width}"
             raise files.wrong(self.name, number, f"{problem}: {files.shown(text)}")
         token: Token = self.token(values)
         if self.label is None:
             return token, ""
         if not values[self.label]:
-            problem = f"label_column={self.label} is empty"
+            problem = f"the label is empty (label_column={self.label})"
             raise files.wrong(self.name, number, f"{problem}: {files.shown(text)}")
         return token, values[self.label]
 
     def _read_first(self, values: list[str], number: int) -> None:
         """Determine from the first row the columns of the token and of the label."""
         self.width, self.first = len(values), number
-        label = self._place("label_column", self.label, number) if self.label is not None else None
+        label = (
+            self._find_column("label_column", self.label, number)
+            if self.label is not None
+            else None
+        )
         if self.columns is None:
             token = [i for i in range(self.width) if i != label]
         else:
-            token = [self._place("columns", i, number) for i in self.columns]
+            token = [self._find_column("columns", i, number) for i in self.columns]
         if label in token:
-            raise self._unusable(number, f"column {label} is both token and label")
+            raise self._make_error(number, f"column {label} is used as token and as label")
         if not token:
-            raise self._unusable(number, "the label leaves no column for the token")
+            raise self._make_error(number, "the label leaves no column for the token")
         self.token = itemgetter(*token)  # one column gives a str, several give a tuple
 
-    def _place(self, option: str, column: int, number: int) -> int:
+    def _find_column(self, option: str, column: int, number: int) -> int:
         if not -self.width <= column < self.width:
-            raise self._unusable(number, f"{option} contains column {column}")
+            raise self._make_error(number, f"{option}: column {column} does not exist")
         return column % self.width
 
-    def _unusable(self, number: int, problem: str) -> FormatError:
-        return files.wrong(self.name, number, f"{problem}, and columns: {self.width}")
+    def _make_error(self, number: int, problem: str) -> FormatError:
+        return files.wrong(self.name, number, f"{problem}; the row has {self.width} columns")
 
 
 class _CompleteRows(_Rows):
-    """Returns the complete row in place of the label."""
+    """Like `_Rows`, but `pick` returns the complete row instead of the label."""
 
     def _read_first(self, values: list[str], number: int) -> None:
         needed = 1 + max(self.columns or [0])
         if len(values) < needed:
-            raise files.wrong(self.name, number, f"columns: {len(values)}, but {needed} are needed")
+            raise files.wrong(
+                self.name, number, f"the row has {len(values)} columns, but {needed} are needed"
+            )
         super()._read_first(values, number)
 
     def pick(self, values: list[str], number: int, text: str) -> tuple[Token, str]:
         return super().pick(values, number, text)[0], "\t".join(values)
 
 
-def _column(option: str, value: Any) -> int:
+def _validate_column(option: str, value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise InputError(f"{option} must be the index of a column, not {value!r}")
     return index(value)
 
 
-def _columns(columns: Sequence[int] | None) -> list[int] | None:
+def _validate_columns(columns: Sequence[int] | None) -> list[int] | None:
     if columns is None:
         return None
     if isinstance(columns, str) or not isinstance(columns, Iterable):
         raise InputError(f"columns must be a list of column indices, not {columns!r}")
-    indices = [_column(f"columns[{i}]", column) for i, column in enumerate(columns)]
+    indices = [_validate_column(f"columns[{i}]", column) for i, column in enumerate(columns)]
     if not indices:
-        raise InputError("columns is empty: a token needs at least one")
+        raise InputError("columns is empty: a token needs at least one column")
     return indices
 
 
-def _sequences(
+def _parse_sequences(
     lines: Iterator[str], rows: _Rows, docstart: bool
 ) -> Iterator[tuple[list[Token], list[str]]]:
     cache: dict[str, tuple[Token, str]] = {}  # line -> token and label
     tokens: list[Token] = []
     labels: list[str] = []
     for number, line in enumerate(rows.look_ahead(lines), 1):
-        row = cache.get(line)  # before any parsing: most lines end here
+        row = cache.get(line)  # most lines are in the cache and need no parsing
         if row is None:
             text = line.rstrip(_BLANKS)
             if rows.is_comment(text):
@@ -304,7 +312,7 @@ def _sequences(
         yield tokens, labels
 
 
-def _lines(
+def _format_rows(
     X: Sequence[Sequence[Token]],
     y: Sequence[Sequence[str]] | None,
 ) -> Iterator[str]:
@@ -320,7 +328,7 @@ def _lines(
             if labels is not None:
                 values.append(labels[position])
             width = width or len(values)
-            problem = _unreadable(values, width)
+            problem = _find_problem(values, width)
             if problem is None and values[0] == _DOCSTART and len(tokens) > 1:
                 problem = f"{_DOCSTART!r} is always a separate sequence"
             if problem is not None:
@@ -331,10 +339,10 @@ def _lines(
         yield "\n".join(rows) + "\n\n"
 
 
-def _unreadable(values: list[Any], width: int) -> str | None:
-    """Why `read` would not return these values unchanged, or None."""
+def _find_problem(values: list[Any], width: int) -> str | None:
+    """Return the reason why `read` would not return these values unchanged, or None."""
     if len(values) != width:
-        return f"columns: {len(values)}, but {width} before"
+        return f"the row has {len(values)} columns, but earlier rows have {width}"
     for value in values:
         if not isinstance(value, str):
             return f"{value!r} is {type(value).__name__}, not str"
@@ -342,7 +350,7 @@ def _unreadable(values: list[Any], width: int) -> str | None:
             return f"{value!r} contains a tab, a line break or a zero byte"
     last = values[-1]
     if not last or last.endswith(" "):
-        return f"{last!r} is empty or ends with white space, and is the last column"
+        return f"{last!r} is empty or ends with white space, but is the last column"
     if width == 1 and " " in last:
-        return f"{last!r} contains a space, and is the only column"
+        return f"{last!r} contains a space, but is the only column"
     return None

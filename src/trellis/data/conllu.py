@@ -22,7 +22,7 @@ _NOT_A_WORD = re.compile(r"[0-9]+[-.][0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word of a sentence; ``_`` for columns that are not annotated."""
+    """A word of a sentence. A column that is not annotated has the value ``_``."""
 
     form: str
     lemma: str
@@ -34,7 +34,7 @@ class Word:
 def read(
     source: Source, *, column: str = "upos", encoding: str = "utf-8", errors: str = "strict"
 ) -> tuple[list[list[str]], list[list[str]]]:
-    r"""``(X, y)``: the forms of each sentence, and the `column` that labels them.
+    r"""Return ``(X, y)``: the forms of each sentence, and the values of `column` as labels.
 
     `column` is ``form``, ``lemma``, ``upos``, ``xpos`` or ``feats``; `source` is a path (also of a
     ``gzip`` or ``xz`` file), an open file, or lines.
@@ -51,11 +51,11 @@ def read(
     """
     if column not in COLUMNS:
         raise InputError(f"column must be one of {', '.join(COLUMNS)}, not {column!r}")
-    place = COLUMNS[column]
+    position = COLUMNS[column]
     X, y = [], []
-    for rows in _sentences(source, encoding, errors):
+    for rows in _parse_sentences(source, encoding, errors):
         X.append([values[1] for _, values in rows])
-        y.append([values[place] for _, values in rows])
+        y.append([values[position] for _, values in rows])
     return X, y
 
 
@@ -70,14 +70,16 @@ def iterate(
     ('sings', 'sing', {'Number': 'Sing', 'Person': '3'})
     """
     name = files.name_of(source)
-    for rows in _sentences(source, encoding, errors):
+    for rows in _parse_sentences(source, encoding, errors):
         yield [
-            Word(form, lemma, upos, xpos, _features(feats, name, number))
+            Word(form, lemma, upos, xpos, _parse_features(feats, name, number))
             for number, (_, form, lemma, upos, xpos, feats, *_) in rows
         ]
 
 
-def _sentences(source: Source, encoding: str, errors: str) -> Iterator[list[tuple[int, list[str]]]]:
+def _parse_sentences(
+    source: Source, encoding: str, errors: str
+) -> Iterator[list[tuple[int, list[str]]]]:
     """Yield (line number, ten values) of all words, sentence by sentence."""
     name = files.name_of(source)
     rows: list[tuple[int, list[str]]] = []
@@ -89,8 +91,8 @@ def _sentences(source: Source, encoding: str, errors: str) -> Iterator[list[tupl
         elif not line.startswith("#"):
             values = line.split("\t")
             if len(values) != len(_NAMES) or "" in values:
-                raise _bad_row(name, number, line, values)
-            # Words must be numbered 1, 2, …: a gap is a damaged file.
+                raise _make_error(name, number, line, values)
+            # Words must be numbered 1, 2, …; otherwise the file is damaged.
             if values[0] == str(len(rows) + 1):
                 rows.append((number, values))
             elif not _NOT_A_WORD.fullmatch(values[0]):
@@ -100,19 +102,20 @@ def _sentences(source: Source, encoding: str, errors: str) -> Iterator[list[tupl
         yield rows
 
 
-def _bad_row(name: str, number: int, line: str, values: list[str]) -> FormatError:
+def _make_error(name: str, number: int, line: str, values: list[str]) -> FormatError:
     if len(values) != len(_NAMES):
         problem = (
-            f"columns: {len(values)}, not {len(_NAMES)} separated by tabs: {files.shown(line)}"
+            f"the row has {len(values)} columns, expected {len(_NAMES)} separated by tabs: "
+            f"{files.shown(line)}"
         )
     else:
-        place = values.index("")
-        problem = f"column {place + 1} ({_NAMES[place]}) is empty: {files.shown(line)}"
+        position = values.index("")
+        problem = f"column {position + 1} ({_NAMES[position]}) is empty: {files.shown(line)}"
     return files.wrong(name, number, problem)
 
 
-def _features(text: str, name: str, number: int) -> dict[str, str]:
-    """``Case=Nom|Number=Sing`` as a dict."""
+def _parse_features(text: str, name: str, number: int) -> dict[str, str]:
+    """Parse ``Case=Nom|Number=Sing`` into a dict."""
     features: dict[str, str] = {}
     for pair in text.split("|") if text != "_" else ():
         key, equals, value = pair.partition("=")

@@ -1,4 +1,4 @@
-r"""Corpora by path: which format a file has, and its sequences.
+r"""Corpora of any format: detect the format of a file, and read its sequences.
 
 ========  ==========================================  ==============================
 format    contents                                    extensions
@@ -6,14 +6,14 @@ format    contents                                    extensions
 conll     columns, see `trellis.data.conll`           .conll .bio .iob .iob2 .tsv
 conllu    Universal Dependencies                      .conllu
 jsonl     one object per line                         .jsonl .ndjson
-markup    ``[Nobu](restaurant)``, one sequence a line .md .markup
-text      raw text, one sequence per line             .txt, without labels
-tokens    the same, tokens separated by white space   none: name the format
+markup    ``[Nobu](restaurant)``, see `markup`        .md .markup
+text      raw text, one sequence per line             .txt, if it has no labels
+tokens    tokens separated by white space             none: pass the format
 ========  ==========================================  ==============================
 
-A second extension ``.gz`` or ``.xz`` is ignored. The format of any other file with labels is found
-by its first lines: if the first line starts with ``{`` it is jsonl, if one of them contains ``](``
-it is markup, else conll.
+A second extension ``.gz`` or ``.xz`` is ignored. The format of any other file with labels is
+detected from its first lines. It is jsonl if the first line starts with ``{``, markup if a line
+contains ``](``, and conll otherwise.
 
 A new format is added to the table `_FORMATS`, at the end of this file.
 """
@@ -44,11 +44,11 @@ __all__ = [
     "write",
 ]
 
-_MAX_LINES = 20  # read to detect a format: enough for a comment and a few sentences without spans
+_MAX_LINES = 20  # lines read to detect a format; the first lines may be comments or have no spans
 
 
 class Columns(NamedTuple):
-    """Which columns of a row are the token and the label."""
+    """The columns of a row that are the token and the label."""
 
     token: tuple[int, ...] | None = None
     """In conll: the indices of the columns of a token; None for all except the label."""
@@ -66,37 +66,38 @@ class Sequence(NamedTuple):
     columns: int
     """The number of columns of a row."""
     text: str | None = None
-    """The raw text, if the tokens were cut from one."""
+    """The raw text, if there is one; the tokens are parts of it."""
     entry: dict[str, Any] | None = None
-    """The JSON object, if the sequence comes from one."""
+    """The JSON object of the sequence, in the format jsonl."""
 
 
 def format_by_name(path: str | os.PathLike[str]) -> str | None:
-    """The format by the extension of a file, or None.
+    """Return the format that the extension of a file means, or None.
 
     >>> format_by_name("train.conll.gz"), format_by_name("notes.txt")
     ('conll', None)
     """
-    bare = Path(path)
-    if bare.suffix.lower() in (".gz", ".xz"):
-        bare = bare.with_suffix("")
-    extension = bare.suffix.lower()
+    uncompressed = Path(path)
+    if uncompressed.suffix.lower() in (".gz", ".xz"):
+        uncompressed = uncompressed.with_suffix("")
+    extension = uncompressed.suffix.lower()
     return next((name for name, f in _FORMATS.items() if extension in f.extensions), None)
 
 
 def format_of(path: str | os.PathLike[str], labelled: bool = True) -> str:
-    """The format by the extension of a file, or else, if it has labels, by its first lines.
+    """Detect the format by the extension of a file, or if it is unknown, by the first lines.
+
+    A file with an unknown extension and without labels has the format "text".
 
     >>> format_of("train.conll.gz"), format_of("notes.txt", labelled=False)
     ('conll', 'text')
     """
-    known = format_by_name(path)
-    if known or not labelled:
-        return known or "text"
-    if (
-        not Path(path).is_file() and Path(path).exists()
-    ):  # the lines of a pipe can be read only once
-        raise InputError(f"{os.fspath(path)}: not a regular file, so the format must be named")
+    format = format_by_name(path)
+    if format or not labelled:
+        return format or "text"
+    # The lines of a pipe can be read only once, so they cannot be used for detection.
+    if not Path(path).is_file() and Path(path).exists():
+        raise InputError(f"{os.fspath(path)}: not a regular file: its format must be specified")
     rows = (line for line in files.lines(path) if line.strip() and not line.startswith("# "))
     first = [*islice(rows, _MAX_LINES)]
     if first and first[0].lstrip().startswith("{"):
@@ -107,7 +108,7 @@ def format_of(path: str | os.PathLike[str], labelled: bool = True) -> str:
 def read(
     path: str | os.PathLike[str], format: str | None = None, columns: Columns | None = None
 ) -> tuple[list[list[Token]], list[list[str]]]:
-    """``(X, y)`` of a file with labels, which must not be empty.
+    """Return ``(X, y)`` of a file with labels; raise FormatError if it has no sequence.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "my.md"
@@ -115,9 +116,9 @@ def read(
     >>> read(path)
     ([['call', 'Ann']], [['O', 'B-person']])
     """
-    format = _one_of(format or format_of(path), LABELLED)
+    format = _validate_format(format or format_of(path), LABELLED)
     reader = _FORMATS[format].read
-    assert reader is not None  # as for all of LABELLED
+    assert reader is not None  # all formats of LABELLED have one
     X, y = reader(path, _validate_columns(columns, format))
     if not X:
         raise FormatError(f"{os.fspath(path)}: the file contains no sequence")
@@ -129,31 +130,33 @@ def iterate(
 ) -> Iterator[Sequence]:
     """Yield sequences to label, with tokens of ``width`` columns, in constant memory.
 
-    A file of columns may have more columns, such as a label: they stay in the rows.
+    A conll file may have more columns, such as a label. `Sequence.rows` contains them.
 
     >>> next(iterate(["Ann NNP B-PER", "sings VBZ O"], "conll", width=2)).tokens
     [('Ann', 'NNP'), ('sings', 'VBZ')]
     >>> next(iterate(["Call Ann!"], "text", width=1)).tokens
     ['Call', 'Ann', '!']
     """
-    _one_of(format, FORMATS)
+    _validate_format(format, FORMATS)
     columns = _validate_columns(columns, format)
     if width > 1 and not _FORMATS[format].several_columns:
         name = files.name_of(source)
-        raise InputError(f"{name}: the model needs tokens of {width} columns, {format} has one")
+        raise InputError(
+            f"{name}: the model needs tokens with {width} columns, but {format} has one"
+        )
     return _FORMATS[format].iterate(source, width, columns)
 
 
 def width_of(X: list[list[Token]]) -> int:
-    """The number of columns of the tokens of a corpus.
+    """Return the number of columns of the tokens of a corpus.
 
     >>> width_of([[], ["Ann"]]), width_of([[("Ann", "NNP")]])
     (1, 2)
     """
-    return next((_width(x[0]) for x in X if x), 1)
+    return next((_count_columns(x[0]) for x in X if x), 1)
 
 
-def _width(token: Token) -> int:
+def _count_columns(token: Token) -> int:
     return 1 if isinstance(token, str) else len(token)
 
 
@@ -164,9 +167,9 @@ def write(
     format: str,
     scheme: str = "BIO",
 ) -> None:
-    """Write a file with labels; ``scheme`` is the scheme of the tags, which markup needs."""
+    """Write a file with labels. ``scheme`` is the tagging scheme of y, which only markup uses."""
     writers = {name: f.write for name, f in _FORMATS.items() if f.write is not None}
-    writers[_one_of(format, tuple(writers))](target, X, y, scheme)
+    writers[_validate_format(format, tuple(writers))](target, X, y, scheme)
 
 
 def line_with(
@@ -175,7 +178,7 @@ def line_with(
     format: str | None = None,
     columns: Columns | None = None,
 ) -> int | None:
-    r"""The number of the first line with a label, for error messages about unknown labels.
+    r"""Return the number of the first line that contains a label, or None; for error messages.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "dev.conll"
@@ -185,24 +188,24 @@ def line_with(
     """
     name = format or format_of(path)
     labels_of = _FORMATS[name].labels_of
-    assert labels_of is not None  # as for all of LABELLED
-    tabbed = name == "conll" and any("\t" in line for line in files.lines(path))
+    assert labels_of is not None  # all formats of LABELLED have one
+    has_tabs = name == "conll" and any("\t" in line for line in files.lines(path))
     for number, line in enumerate(files.lines(path), 1):
-        if tabbed and line.startswith("# ") and "\t" not in line:  # a comment
+        if has_tabs and line.startswith("# ") and "\t" not in line:  # a comment
             continue
         if label in labels_of(line, columns or Columns()):
             return number
     return None
 
 
-def _one_of(format: str, known: tuple[str, ...]) -> str:
-    if format not in known:
-        raise InputError(f"format must be one of {', '.join(known)} here, not {format!r}")
+def _validate_format(format: str, allowed: tuple[str, ...]) -> str:
+    if format not in allowed:
+        raise InputError(f"format must be one of {', '.join(allowed)} here, not {format!r}")
     return format
 
 
 def _validate_columns(columns: Columns | None, format: str) -> Columns:
-    """Raise if columns are chosen in a format that has none."""
+    """Return the columns; raise InputError if they are chosen in a format that has none."""
     columns = columns or Columns()
     if columns.token is not None and format != "conll":
         raise InputError(f"columns can be chosen only in conll files, not in {format}")
@@ -217,10 +220,10 @@ def _validate_columns(columns: Columns | None, format: str) -> Columns:
 
 
 def _read_conll(path: Source, columns: Columns) -> Any:
-    return conll.read(path, columns=columns.token, label_column=_label_index(columns))
+    return conll.read(path, columns=columns.token, label_column=_parse_label_index(columns))
 
 
-def _label_index(columns: Columns) -> int:
+def _parse_label_index(columns: Columns) -> int:
     try:
         return -1 if columns.label is None else int(columns.label)
     except ValueError:
@@ -234,7 +237,9 @@ def _read_conllu(path: Source, columns: Columns) -> Any:
 def _iterate_conll(source: Source, width: int, columns: Columns) -> Iterator[Sequence]:
     token = columns.token
     if token is not None and len(token) != width:
-        raise InputError(f"the model needs {width} columns, but {len(token)} are chosen")
+        raise InputError(
+            f"the model needs {width} token columns, but {len(token)} columns are chosen"
+        )
     for tokens, rows in conll.iterate_rows(source, columns=token or range(width)):
         yield Sequence(tokens, rows, rows[0].count("\t") + 1)
 
@@ -247,10 +252,12 @@ def _iterate_conllu(source: Source, width: int, columns: Columns) -> Iterator[Se
 
 def _iterate_jsonl(source: Source, width: int, columns: Columns) -> Iterator[Sequence]:
     for number, (tokens, entry) in enumerate(jsonl.iterate_objects(source), 1):
-        wrong = next((t for t in tokens if _width(t) != width), None)
+        wrong = next((t for t in tokens if _count_columns(t) != width), None)
         if wrong is not None:
             where = f"{files.name_of(source)}, sequence {number}"
-            raise FormatError(f"{where}: the model needs tokens of {width} columns, not {wrong!r}")
+            raise FormatError(
+                f"{where}: the model needs tokens with {width} columns, not {wrong!r}"
+            )
         raw = entry["text"] if "tokens" not in entry else None
         rows = [t if isinstance(t, str) else "\t".join(t) for t in tokens]
         yield Sequence(tokens, rows, width, raw, entry)
@@ -272,28 +279,28 @@ def _iterate_tokens(source: Source, width: int, columns: Columns) -> Iterator[Se
         yield Sequence([*tokens], tokens, 1)
 
 
-def _conll_labels(line: str, columns: Columns) -> list[str]:
+def _find_conll_labels(line: str, columns: Columns) -> list[str]:
     cells = line.split("\t") if "\t" in line else line.split()
-    return [cells[_label_index(columns)]] if cells else []
+    return [cells[_parse_label_index(columns)]] if cells else []
 
 
-def _conllu_labels(line: str, columns: Columns) -> list[str]:
+def _find_conllu_labels(line: str, columns: Columns) -> list[str]:
     cells = [] if line.startswith("#") else line.split("\t")
     return [cells[conllu.COLUMNS[columns.label or "upos"]]] if len(cells) > 1 else []
 
 
 class _Format(NamedTuple):
-    """One format of corpora."""
+    """The functions and extensions of one format."""
 
     iterate: Callable[[Source, int, Columns], Iterator[Sequence]]
-    """``iterate(source, width, columns)``: the sequences to label."""
+    """``iterate(source, width, columns)`` yields the sequences to label."""
     extensions: tuple[str, ...] = ()
     read: Callable[[Source, Columns], tuple[Any, Any]] | None = None
-    """``read(path, columns) -> (X, y)``; None for formats without labels."""
+    """``read(path, columns)`` returns (X, y). None for formats without labels."""
     labels_of: Callable[[str, Columns], list[str]] | None = None
-    """``labels_of(line, columns)``: the labels in one line of a file with labels."""
+    """``labels_of(line, columns)`` returns the labels in one line of a file."""
     write: Callable[[Target, Any, Any, str], None] | None = None
-    """``write(target, X, y, scheme)``."""
+    """``write(target, X, y, scheme)`` writes a file."""
     several_columns: bool = False
     """True if tokens may have more than one column."""
 
@@ -303,12 +310,12 @@ _FORMATS = {
         _iterate_conll,
         extensions=(".conll", ".bio", ".iob", ".iob2", ".tsv"),
         read=_read_conll,
-        labels_of=_conll_labels,
+        labels_of=_find_conll_labels,
         write=lambda target, X, y, _: conll.write(target, X, y),
         several_columns=True,
     ),
     "conllu": _Format(
-        _iterate_conllu, extensions=(".conllu",), read=_read_conllu, labels_of=_conllu_labels
+        _iterate_conllu, extensions=(".conllu",), read=_read_conllu, labels_of=_find_conllu_labels
     ),
     "jsonl": _Format(
         _iterate_jsonl,

@@ -1,10 +1,10 @@
-r"""CRFsuite's text data: one line per position, its label, then its attributes, separated by tabs.
+r"""CRFsuite's text data: one line per position with its label and attributes, separated by tabs.
 
     LOC     w=Rome  cap     length:4
     O       w=\:
 
 A blank line ends a sequence. An attribute may have a value after a colon. ``\:`` is a literal
-colon, ``\\`` a backslash. A line ``@weight:2`` is the weight of its sequence.
+colon, ``\\`` a backslash. A line ``@weight:2`` sets the weight of its sequence.
 
 >>> X, y, weights = read(["LOC\tw=Rome\tlength:4", "O\tw=\\:", "", "@weight:2", "O\tw=hush"])
 >>> X
@@ -40,9 +40,9 @@ class Data(NamedTuple):
 
 
 def read(source: Source, *, encoding: str = "utf-8") -> Data:
-    """All sequences of a path, an open file or lines; X and y have the format of `trellis.CRF`.
+    """Read all sequences of a path, an open file or lines; X and y are valid for `trellis.CRF`.
 
-    If a line has an attribute twice, its values are added.
+    If an attribute occurs twice in a line, its values are added.
     """
     data, name = Data([], [], []), files.name_of(source)
     items: list[Item] = []
@@ -50,39 +50,41 @@ def read(source: Source, *, encoding: str = "utf-8") -> Data:
     weight = 1.0
     for number, line in enumerate(files.lines(source, encoding), start=1):
         if not line:
-            _close(data, items, labels, weight)
+            _add_sequence(data, items, labels, weight)
             items, labels, weight = [], [], 1.0
             continue
         first, *fields = line.split("\t")
-        label, value = _field(first)
+        label, value = _split_field(first)
         if label.startswith("@"):
             if label != "@weight":
-                raise files.wrong(name, number, f"{files.shown(label)} is unknown, use @weight")
-            weight = _number(value, name, number)
+                raise files.wrong(
+                    name, number, f"{files.shown(label)} is unknown, expected @weight"
+                )
+            weight = _parse_number(value, name, number)
             if weight < 0:
-                raise files.wrong(name, number, f"a weight of {weight:g} is below 0")
+                raise files.wrong(name, number, f"@weight is {weight:g}: must be at least 0")
             continue
         item: Item = {}
         for field in fields:
             if field:
-                attribute, value = _field(field)
-                strength = _number(value, name, number) if value else 1.0
+                attribute, value = _split_field(field)
+                strength = _parse_number(value, name, number) if value else 1.0
                 item[attribute] = item.get(attribute, 0.0) + strength
         items.append(item)
         labels.append(label)
-    _close(data, items, labels, weight)
+    _add_sequence(data, items, labels, weight)
     return data
 
 
-def _close(data: Data, items: list[Item], labels: list[str], weight: float) -> None:
+def _add_sequence(data: Data, items: list[Item], labels: list[str], weight: float) -> None:
     if items:
         data.X.append(items)
         data.y.append(labels)
         data.weights.append(weight)
 
 
-def _field(text: str) -> tuple[str, str | None]:
-    """A name and the text after its colon, or None."""
+def _split_field(text: str) -> tuple[str, str | None]:
+    """Return a name and the text after its colon, or None if there is no colon."""
     if "\\" not in text:
         name, colon, value = text.partition(":")
         return name, value if colon else None
@@ -91,7 +93,7 @@ def _field(text: str) -> tuple[str, str | None]:
     return _ESCAPED.sub(r"\1", match[1]), match[2]
 
 
-def _number(text: str | None, name: str, number: int) -> float:
+def _parse_number(text: str | None, name: str, number: int) -> float:
     try:
         value = float(text or "")
     except ValueError:
@@ -107,7 +109,7 @@ def write(
     y: Iterable[Iterable[str]],
     weights: Iterable[float] | None = None,
 ) -> None:
-    r"""Write sequences of ready features: dicts, or lists of names.
+    r"""Write sequences whose items are dicts of attributes, or lists of names.
 
     >>> import io
     >>> file = io.StringIO()
@@ -115,10 +117,10 @@ def write(
     >>> file.getvalue()
     'LOC\tw\\:Rome\tlength:4.0\nO\ta\\:b\n\n'
     """
-    files.write(target, _lines(X, y, weights))
+    files.write(target, _format_lines(X, y, weights))
 
 
-def _lines(X: Any, y: Any, weights: Any) -> Iterator[str]:
+def _format_lines(X: Any, y: Any, weights: Any) -> Iterator[str]:
     for i, (x, labels) in enumerate(zip(X, y, strict=True)):
         try:
             items = _core.ItemSequence(x).items()
@@ -136,18 +138,20 @@ def _lines(X: Any, y: Any, weights: Any) -> Iterator[str]:
         if weight != 1.0:
             yield f"@weight:{weight!r}\n"
         for item, label in zip(items, labels, strict=True):
-            yield "\t".join([_name(label, i), *_attributes(item, i)]) + "\n"
+            yield "\t".join([_escape_name(label, i), *_format_attributes(item, i)]) + "\n"
         yield "\n"
 
 
-def _attributes(item: Mapping[str, float], i: int) -> Iterator[str]:
+def _format_attributes(item: Mapping[str, float], i: int) -> Iterator[str]:
     for name, value in item.items():
-        yield _name(name, i) if value == 1.0 else f"{_name(name, i)}:{value!r}"
+        yield _escape_name(name, i) if value == 1.0 else f"{_escape_name(name, i)}:{value!r}"
 
 
-def _name(name: str, i: int) -> str:
+def _escape_name(name: str, i: int) -> str:
     if not isinstance(name, str) or not name or set("\t\n\r") & set(name):
         raise InputError(
-            f"sequence {{sequence}}: {name!r} cannot be a name in CRFsuite's text data", sequence=i
+            f"sequence {{sequence}}: {name!r} cannot be a label or an attribute in CRFsuite's "
+            "text data: must be a non-empty str without tabs and line breaks",
+            sequence=i,
         )
     return name.replace("\\", "\\\\").replace(":", "\\:")

@@ -1,4 +1,4 @@
-r"""Lines from files, and text to files: opening, decompression, decoding, and places in errors.
+r"""Read lines from files and write text to files, with decompression and decoding.
 
 A source is a path, an open file (text or binary), or any iterable of lines. ``gzip``, ``xz`` and
 ``zstd`` are detected by their first bytes, not by the name. Lines end only at ``\n`` or ``\r\n``,
@@ -21,16 +21,16 @@ Token: TypeAlias = str | tuple[str, ...]
 Source: TypeAlias = str | os.PathLike[str] | IO[str] | IO[bytes] | Iterable[str]
 Target: TypeAlias = str | os.PathLike[str] | IO[str] | IO[bytes]
 
-_BLOCK = 1 << 18  # bytes to read at a time: fast, and one block fits into the cache
+_BLOCK = 1 << 18  # bytes to read at a time: large enough to be fast, small enough for the CPU cache
 _BYTE_ORDER_MARK = "\ufeff"
 _GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
-# What the decompressors raise for damaged files.
+# The errors that decompressors raise for damaged files.
 _BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 _COMPRESSORS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 
 
 def name_of(source: Source) -> str:
-    """The name of a source, for error messages.
+    """Return the name of a source for error messages.
 
     >>> import io
     >>> name_of("train.conll"), name_of(io.StringIO()), name_of(["a O"])
@@ -43,12 +43,12 @@ def name_of(source: Source) -> str:
 
 
 def wrong(name: str, number: int, problem: str) -> FormatError:
-    """The error for a line of a file; lines are numbered from 1."""
+    """Return the error for a line of a file; lines are numbered from 1."""
     return FormatError(f"{name}, line {number}: {problem}")
 
 
 def shown(text: str, width: int = 80) -> str:
-    """A text in quotes for error messages; a long text is shortened.
+    """Return a text in quotes for error messages; a long text is shortened.
 
     >>> print(shown("abcdefgh", width=5))
     'abcde…'
@@ -57,22 +57,22 @@ def shown(text: str, width: int = 80) -> str:
 
 
 def lines(source: Source, encoding: str = "utf-8", errors: str = "strict") -> Iterator[str]:
-    r"""The lines of a source, without line breaks and without a byte order mark.
+    r"""Return an iterator over the lines, without line breaks and without a byte order mark.
 
-    Bytes are decoded with `encoding` and `errors`, as by ``open``; a text file is decoded already.
+    `encoding` and `errors` have the same meaning as in ``open``. They apply only to bytes.
 
     >>> import io
     >>> list(lines(io.BytesIO(b"\xef\xbb\xbfone\r\n\ntwo")))
     ['one', '', 'two']
     """
     _check_codec(encoding, errors)
-    decoded = _lines(source, encoding, errors)
+    decoded = _read_lines(source, encoding, errors)
     first = next(decoded, None)
     return decoded if first is None else chain((first.removeprefix(_BYTE_ORDER_MARK),), decoded)
 
 
 def is_packed(path: str | os.PathLike[str]) -> bool:
-    """True if the first bytes of a file are those of ``gzip``, ``xz`` or ``zstd``."""
+    """Return whether the first bytes of a file are those of ``gzip``, ``xz`` or ``zstd``."""
     with open(path, "rb") as file:
         return file.read(len(_XZ)).startswith((_GZIP, _XZ, _ZSTD))
 
@@ -81,7 +81,7 @@ def blocks(path: str | os.PathLike[str]) -> Iterator[bytes]:
     """Yield the decompressed bytes of a file, block by block."""
     with open(path, "rb") as file:
         inside = _decompress(file)
-        while chunk := _read(inside, name_of(path)):
+        while chunk := _read_block(inside, name_of(path)):
             yield chunk
 
 
@@ -113,12 +113,12 @@ def write(target: Target, pieces: Iterable[str]) -> None:
 
 
 def keep_mark(first: str) -> str:
-    """The first text of a file. `lines` removes a byte order mark, so a real one is doubled."""
+    """Return the first text of a file; a U+FEFF at its start is doubled, as `lines` removes one."""
     return _BYTE_ORDER_MARK + first if first.startswith(_BYTE_ORDER_MARK) else first
 
 
 def packed(file: IO[bytes], name: str | os.PathLike[str]) -> AbstractContextManager[IO[bytes]]:
-    """A file to write to; it compresses if its name ends in ``.gz`` or ``.xz``."""
+    """Return a file that compresses what is written to it, if `name` ends in ``.gz`` or ``.xz``."""
     compress = _COMPRESSORS.get(os.path.splitext(name)[1].lower())
     return compress(file, "wb") if compress else nullcontext(file)
 
@@ -127,7 +127,7 @@ def pairs(
     X: Sequence[Sequence[Token]],
     y: Sequence[Sequence[str]] | None,
 ) -> Iterator[tuple[int, Sequence[Token], Sequence[str] | None]]:
-    """Yield (index, tokens, labels) of each sequence, after a check of their lengths.
+    """Yield (index, tokens, labels) of each sequence; raise InputError if the lengths differ.
 
     >>> list(pairs([["a", "b"]], [["O"]]))
     Traceback (most recent call last):
@@ -151,11 +151,11 @@ class _Reads(Protocol):
 
 
 class _PutBack:
-    """A binary file whose first bytes have been read already; they are returned again."""
+    """A binary file whose first bytes `head` have been read already; `read` returns them again."""
 
     def __init__(self, head: bytes, file: IO[bytes]) -> None:
         self._head = head
-        # read1 returns the bytes that a pipe has now; read would wait for a complete block.
+        # read1 returns the available bytes of a pipe; read would wait for a complete block.
         self._read: Callable[[int], bytes] = getattr(file, "read1", file.read)
 
     def read(self, size: int, /) -> bytes:
@@ -167,14 +167,14 @@ class _PutBack:
 
 def _check_codec(encoding: str, errors: str) -> None:
     try:
-        "".encode(encoding)  # unlike codecs.lookup, this fails for codecs that are not for text
+        "".encode(encoding)  # codecs.lookup would also accept codecs that are not for text
         codecs.lookup_error(errors)
     except (LookupError, TypeError) as error:
         raise InputError(f"encoding={encoding!r}, errors={errors!r}: {error}") from error
 
 
 def _takes_text(file: IO[Any]) -> bool:
-    """True if a file is open for text; isinstance does not know the wrappers of tempfile."""
+    """Return whether a file is open for text. isinstance fails for the wrappers of tempfile."""
     try:
         file.write("")
     except TypeError:
@@ -182,23 +182,27 @@ def _takes_text(file: IO[Any]) -> bool:
     return True
 
 
-def _lines(source: Source, encoding: str, errors: str) -> Iterator[str]:
+def _read_lines(source: Source, encoding: str, errors: str) -> Iterator[str]:
     name = name_of(source)
     if isinstance(source, str | os.PathLike):
         if "\n" in name:
             raise InputError(f"{shown(name)} is not a path: to read a text, pass io.StringIO(text)")
         with open(source, "rb") as file:
-            yield from chain.from_iterable(_blocks(file, name, encoding, errors))
+            yield from chain.from_iterable(_split_blocks(file, name, encoding, errors))
     elif hasattr(source, "read") and source.read(0) == b"":
-        yield from chain.from_iterable(_blocks(cast(IO[bytes], source), name, encoding, errors))
+        yield from chain.from_iterable(
+            _split_blocks(cast(IO[bytes], source), name, encoding, errors)
+        )
     elif isinstance(source, Iterable):
         yield from _check_lines(cast(Iterable[str], source), name)
     else:
-        raise InputError(f"source must be a path, a file or lines, not {type(source).__name__}")
+        raise InputError(
+            f"source must be a path, an open file or lines, not {type(source).__name__}"
+        )
 
 
 def _check_lines(source: Iterable[str], name: str) -> Iterator[str]:
-    """Validated lines of an open text file or of a list, without their line breaks."""
+    """Yield the lines of an open text file or of a list, validated and without line breaks."""
     number = 0
     try:
         for number, line in enumerate(source, 1):
@@ -212,52 +216,52 @@ def _check_lines(source: Iterable[str], name: str) -> Iterator[str]:
         raise FormatError(f"{name}, after line {number}: {error}") from error
 
 
-def _blocks(file: IO[bytes], name: str, encoding: str, errors: str) -> Iterator[list[str]]:
+def _split_blocks(file: IO[bytes], name: str, encoding: str, errors: str) -> Iterator[list[str]]:
     """Yield the lines of each block of bytes; splitting many lines at once is much faster."""
     decoder = codecs.getincrementaldecoder(encoding)(errors)
     source = _decompress(file)
-    done = 0
-    # The parts of a line that is longer than a block, joined only once: joining them after each
-    # block would take quadratic time.
+    lines_done = 0
+    # The parts of a line that is longer than a block. They are joined only once: joining them after
+    # each block would take quadratic time.
     parts: list[str] = []
     more = True
     while more:
-        chunk = _read(source, f"{name}, after line {done}")
+        chunk = _read_block(source, f"{name}, after line {lines_done}")
         more = bool(chunk)
         try:
             text = decoder.decode(chunk, final=not more)
         except UnicodeDecodeError as error:
-            number = done + error.object.count(b"\n", 0, error.start) + 1
+            number = lines_done + error.object.count(b"\n", 0, error.start) + 1
             raise wrong(name, number, f"not {encoding}: {error.reason}") from error
-        # Binary files decode as UTF-8 surprisingly often; a zero byte is the best sign of one.
+        # Many binary files are valid UTF-8, but most of them contain a zero byte.
         if "\0" in text:
-            number = done + text.count("\n", 0, text.index("\0")) + 1
-            raise wrong(name, number, "a zero byte: not a text file")
+            number = lines_done + text.count("\n", 0, text.index("\0")) + 1
+            raise wrong(name, number, "the line contains a zero byte: not a text file")
         parts.append(text)
         if "\n" in text or not more:
             split = "".join(parts).split("\n")
             parts = [split.pop()] if more else []
             if not more and not split[-1]:
-                split.pop()  # the file ends with a line break: no line follows
-            done += len(split)
+                split.pop()  # the file ends with a line break
+            lines_done += len(split)
             yield [line.removesuffix("\r") for line in split]
 
 
 def _decompress(file: IO[bytes]) -> _Reads:
-    """The file, decompressed if its first bytes are those of a known format."""
+    """Return a file that decompresses if the first bytes are those of a known format."""
     head = file.read(len(_XZ))
-    rewound: Any = _PutBack(head, file)
+    complete: Any = _PutBack(head, file)
     if head.startswith(_GZIP):
-        return _PutBack(b"", cast(IO[bytes], gzip.GzipFile(fileobj=rewound, mode="rb")))
+        return _PutBack(b"", cast(IO[bytes], gzip.GzipFile(fileobj=complete, mode="rb")))
     if head.startswith(_XZ):
-        return _PutBack(b"", lzma.LZMAFile(rewound))
+        return _PutBack(b"", lzma.LZMAFile(complete))
     if head.startswith(_ZSTD):
-        return _Zstd(rewound)
-    return cast(_Reads, rewound)
+        return _Zstd(complete)
+    return cast(_Reads, complete)
 
 
 class _Zstd:
-    """A file compressed by zstd: Python 3.14 can read it, older versions need a package."""
+    """Decompresses zstd. Python 3.14 has a module for it; older versions need a package."""
 
     def __init__(self, file: _Reads) -> None:
         self._file = file
@@ -277,7 +281,7 @@ class _Zstd:
         self._frame = self._new()
 
     def read(self, size: int, /) -> bytes:
-        """The next decompressed bytes, often more than `size`; b"" at the end."""
+        """Return the next decompressed bytes, often more than `size`; b"" at the end."""
         while packed := (self._frame.unused_data if self._frame.eof else b"") or self._file.read(
             size
         ):
@@ -293,7 +297,7 @@ class _Zstd:
         return b""
 
 
-def _read(file: _Reads, where: str) -> bytes:
+def _read_block(file: _Reads, where: str) -> bytes:
     try:
         return file.read(_BLOCK)
     except _BROKEN as error:

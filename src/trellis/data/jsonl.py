@@ -3,8 +3,8 @@
 ``{"tokens": ["Ann", "sings"], "tags": ["B-PER", "O"]}``
     Tokens and their labels. A token with several columns is a list of strings.
 ``{"text": "Ann sings", "spans": [{"start": 0, "end": 3, "label": "PER"}]}``
-    A raw text and spans of its characters (end exclusive), also as ``[0, 3, "PER"]``. The text is
-    split into tokens by `trellis.data.text.tokenize`, and the spans become tags.
+    A raw text and spans of its characters (end exclusive). ``[0, 3, "PER"]`` is a span too. The
+    text is split into tokens by `trellis.data.text.tokenize`, and the spans become tags.
 
 Other keys are ignored. An object with ``tokens`` has the first form. Blank lines are skipped.
 """
@@ -26,7 +26,7 @@ _Item = TypeVar("_Item")
 def read(
     source: Source, *, scheme: str = "BIO", encoding: str = "utf-8", errors: str = "strict"
 ) -> tuple[list[list[Token]], list[list[str]]]:
-    """``(X, y)`` of a file; `scheme` is the tag scheme for spans.
+    """Return ``(X, y)`` of a file; `scheme` is the tagging scheme of the labels of spans.
 
     `source` is a path (also of a ``gzip`` or ``xz`` file), an open file, or lines.
 
@@ -59,8 +59,8 @@ def iterate(
     >>> next(iterate(['{"text": "Ann", "spans": [[0, 3, "PER"]]}'], scheme="BILOU"))
     (['Ann'], ['U-PER'])
     """
-    tags.from_spans([], 0, scheme)  # raise for an unknown scheme before the first line
-    return _objects(source, partial(_sequence, scheme=scheme), encoding, errors)
+    tags.from_spans([], 0, scheme)  # raises for an unknown scheme, before a line is read
+    return _parse_objects(source, partial(_parse_sequence, scheme=scheme), encoding, errors)
 
 
 def iterate_objects(
@@ -73,7 +73,7 @@ def iterate_objects(
     ['Ann'] {'tokens': ['Ann'], 'id': 7}
     ['Rome', '!'] {'text': 'Rome!'}
     """
-    return _objects(source, lambda entry: (_tokens(entry), entry), encoding, errors)
+    return _parse_objects(source, lambda entry: (_parse_tokens(entry), entry), encoding, errors)
 
 
 def write(
@@ -89,22 +89,22 @@ def write(
     >>> write(sys.stdout, [["Ann", "sings"]], [["B-PER", "O"]])
     {"tokens": ["Ann", "sings"], "tags": ["B-PER", "O"]}
     """
-    files.write(target, (_line(*pair) for pair in files.pairs(X, y)))
+    files.write(target, (_format_line(*pair) for pair in files.pairs(X, y)))
 
 
-def _line(number: int, tokens: Sequence[Token], labels: Sequence[str] | None) -> str:
+def _format_line(number: int, tokens: Sequence[Token], labels: Sequence[str] | None) -> str:
     if labels is None:
-        raise InputError("y is None: an object needs its tags")
-    if problem := _mistake(tokens, labels):
+        raise InputError("y is None: an object needs tags")
+    if problem := _find_problem(tokens, labels):
         raise InputError(f"sequence {{sequence}}, {problem}", sequence=number)
     return json.dumps({"tokens": list(tokens), "tags": list(labels)}, ensure_ascii=False) + "\n"
 
 
-def _mistake(tokens: Sequence[Any], labels: Sequence[Any]) -> str | None:
-    """The problem at the first position whose token or label is not a string, or None."""
+def _find_problem(tokens: Sequence[Any], labels: Sequence[Any]) -> str | None:
+    """Describe the first position whose token or label is not a string, or return None."""
     for position, (token, label) in enumerate(zip(tokens, labels, strict=True)):
         if not (_is_token(token) and isinstance(label, str)):
-            return f"position {position}: {token!r} labelled {label!r}: both must be strings"
+            return f"position {position}: token {token!r} and label {label!r} must be strings"
     return None
 
 
@@ -114,7 +114,7 @@ def _is_token(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _objects(
+def _parse_objects(
     source: Source, convert: Callable[[dict[str, Any]], _Item], encoding: str, errors: str
 ) -> Iterator[_Item]:
     name = files.name_of(source)
@@ -127,7 +127,7 @@ def _objects(
                 json.dumps(item, ensure_ascii=False).encode()  # raises for an unpaired surrogate
         except UnicodeEncodeError as error:
             raise files.wrong(
-                name, number, f"an escape is not a character: {error.reason}"
+                name, number, f"a \\u escape is not a character: {error.reason}"
             ) from error
         except (FormatError, InputError) as error:
             raise files.wrong(name, number, str(error)) from error
@@ -140,13 +140,13 @@ def _parse(line: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # RecursionError: deeply nested lists
         raise FormatError(f"not JSON: {error}: {files.shown(line)}") from error
     if not isinstance(entry, dict):
-        raise FormatError(f"not a JSON object: {files.shown(line)}")
+        raise FormatError(f"the line is not a JSON object: {files.shown(line)}")
     return entry
 
 
-def _tokens(entry: dict[str, Any]) -> list[Token]:
+def _parse_tokens(entry: dict[str, Any]) -> list[Token]:
     if "tokens" in entry:
-        tokens = _list_of(entry, "tokens")
+        tokens = _get_list(entry, "tokens")
         for position, token in enumerate(tokens):
             if not _is_token(token):
                 raise FormatError(
@@ -154,32 +154,34 @@ def _tokens(entry: dict[str, Any]) -> list[Token]:
                 )
         return [t if isinstance(t, str) else tuple(t) for t in tokens]
     if not isinstance(raw := entry.get("text"), str):
-        raise FormatError('neither "tokens" nor a string "text"')
+        raise FormatError('the object has neither "tokens" nor a string "text"')
     return [*text.tokenize(raw)]
 
 
-def _sequence(entry: dict[str, Any], scheme: str) -> tuple[list[Token], list[str]]:
+def _parse_sequence(entry: dict[str, Any], scheme: str) -> tuple[list[Token], list[str]]:
     if "tokens" in entry:
-        tokens, labels = _list_of(entry, "tokens"), _list_of(entry, "tags")
+        tokens, labels = _get_list(entry, "tokens"), _get_list(entry, "tags")
         if len(tokens) != len(labels):
             raise FormatError(f"{len(tokens)} tokens but {len(labels)} tags")
-        if problem := _mistake(tokens, labels):
+        if problem := _find_problem(tokens, labels):
             raise FormatError(problem)
         return [t if isinstance(t, str) else tuple(t) for t in tokens], labels
     if not isinstance(raw := entry.get("text"), str):
-        raise FormatError('neither "tokens" with "tags" nor a string "text" with "spans"')
-    return _cut(raw, _list_of(entry, "spans"), scheme)
+        raise FormatError(
+            'the object has neither "tokens" with "tags" nor a string "text" with "spans"'
+        )
+    return _split_text(raw, _get_list(entry, "spans"), scheme)
 
 
-def _list_of(entry: dict[str, Any], key: str) -> list[Any]:
+def _get_list(entry: dict[str, Any], key: str) -> list[Any]:
     if not isinstance(value := entry.get(key), list):
         raise FormatError(f'"{key}" is {"missing" if value is None else "not a list"}')
     return value
 
 
-def _cut(raw: str, values: list[Any], scheme: str) -> tuple[list[Token], list[str]]:
-    """The tokens of a raw text, and the tags of its spans of characters."""
-    places = text.offsets(raw)
-    token_spans = spans.covered(raw, places, [spans.checked(span, raw) for span in values], values)
-    tokens: list[Token] = [raw[start:end] for start, end in places]
-    return tokens, tags.from_spans(token_spans, len(places), scheme)
+def _split_text(raw: str, values: list[Any], scheme: str) -> tuple[list[Token], list[str]]:
+    """Return the tokens of a raw text, and the tags for its spans of characters."""
+    offsets = text.offsets(raw)
+    token_spans = spans.covered(raw, offsets, [spans.checked(span, raw) for span in values], values)
+    tokens: list[Token] = [raw[start:end] for start, end in offsets]
+    return tokens, tags.from_spans(token_spans, len(offsets), scheme)

@@ -1,4 +1,4 @@
-r"""Inline markup: one sequence per line, its spans in brackets.
+r"""Inline markup: one sequence per line, with its spans in brackets.
 
 ``book a table at [Nobu](restaurant) for [four](party_size)``
     The brackets contain the words of a span, and the parentheses after them its label.
@@ -41,7 +41,7 @@ def read(
     encoding: str = "utf-8",
     errors: str = "strict",
 ) -> tuple[list[list[str]], list[list[str]]]:
-    r"""``(X, y)`` of a file; `scheme` is the tag scheme for spans.
+    r"""Return ``(X, y)`` of a file; `scheme` is the tagging scheme of the labels.
 
     The text is split into tokens by `trellis.data.text.tokenize`; with ``split=True``, white space
     separates them. `source` is a path (also of a ``gzip`` or ``xz`` file), an open file, or lines.
@@ -79,8 +79,8 @@ def iterate(
     >>> next(iterate(["[Ann](person) sings"], scheme="BILOU"))
     (['Ann', 'sings'], ['U-person', 'O'])
     """
-    tags.from_spans([], 0, scheme)  # raise for an unknown scheme before the first line
-    return _sequences(source, scheme, split, encoding, errors)
+    tags.from_spans([], 0, scheme)  # raises for an unknown scheme, before a line is read
+    return _parse_lines(source, scheme, split, encoding, errors)
 
 
 def write(
@@ -89,7 +89,7 @@ def write(
     y: Sequence[Sequence[str]],
     scheme: str = "BIO",
 ) -> None:
-    """Write one line per sequence, tokens separated by spaces, for ``read(..., split=True)``.
+    """Write one line per sequence, with spaces between tokens, for ``read(..., split=True)``.
 
     Data that `read` would not return unchanged raise an InputError. In the scheme ``plain``, each
     token whose label is not O is marked separately. `target` is a path (compressed if it ends in
@@ -106,11 +106,11 @@ def write(
     trellis.errors.InputError: sequence 0, position 1: label 'I-name' would be read as 'B-name'
     """
     reader = tags.Reader(scheme)
-    files.write(target, (_line(*pair, reader, scheme) for pair in files.pairs(X, y)))
+    files.write(target, (_format_line(*pair, reader, scheme) for pair in files.pairs(X, y)))
 
 
 def mark(text: str, spans: Sequence[tuple[int, int, str]]) -> str:
-    r"""The markup of a raw text and spans (start, end, label) of its characters.
+    r"""Return the markup of a raw text with spans (start, end, label) of its characters.
 
     A span covers ``text[start:end]``. Spans may be in any order.
 
@@ -120,26 +120,28 @@ def mark(text: str, spans: Sequence[tuple[int, int, str]]) -> str:
     if not isinstance(text, str):
         raise InputError(f"text must be str, not {type(text).__name__}")
     if "\n" in text:
-        raise InputError(f"a line of markup cannot contain a line break: {files.shown(text)}")
+        raise InputError(
+            f"text contains a line break, which markup cannot store: {files.shown(text)}"
+        )
     ordered = sorted(characters.checked(span, text) for span in spans)
     for before, after in pairwise(ordered):
         if after[0] < before[1]:
             raise characters.misplaced(after, f"overlaps {before}", text)
     pieces: list[str] = []
-    done = 0
+    position = 0
     for start, end, label in ordered:
-        if problem := _bad_label(label):
+        if problem := _find_label_problem(label):
             raise InputError(problem)
-        pieces += _escape(text[done:start]), f"[{_escape(text[start:end])}]({_escape(label)})"
-        done = end
-    line = "".join(pieces) + _escape(text[done:])
+        pieces += _escape(text[position:start]), f"[{_escape(text[start:end])}]({_escape(label)})"
+        position = end
+    line = "".join(pieces) + _escape(text[position:])
     return "\\" + line if line.startswith("# ") else line
 
 
-def _bad_label(label: str) -> str | None:
-    """Why a label cannot be written in markup, or None."""
+def _find_label_problem(label: str) -> str | None:
+    """Return the reason why a label cannot be written in markup, or None."""
     if not label:
-        return "empty label"
+        return "the label is empty"
     if label != label.strip() or "\n" in label:
         return f"label {label!r} contains a line break, or starts or ends with white space"
     return None
@@ -149,7 +151,7 @@ def _escape(plain: str) -> str:
     return _SPECIAL.sub(r"\\\g<0>", plain)
 
 
-def _line(
+def _format_line(
     number: int,
     tokens: Sequence[Any],
     labels: Sequence[str] | None,
@@ -157,26 +159,26 @@ def _line(
     scheme: str,
 ) -> str:
     if labels is None:
-        raise InputError("y is None: there is nothing to mark")
+        raise InputError("y is None: markup needs labels")
     if not len(tokens):
         raise InputError("sequence {sequence} is empty: it would be a blank line", sequence=number)
     for position, token in enumerate(tokens):
-        if problem := _unwritable(token):
+        if problem := _find_token_problem(token):
             raise InputError(
                 f"sequence {{sequence}}, position {position}: {problem}", sequence=number
             )
     try:
-        token_spans = _spans_of(labels, reader, scheme)
+        token_spans = _convert_to_spans(labels, reader, scheme)
         ends = [0]
         for token in tokens:
-            ends.append(ends[-1] + len(token) + 1)  # one more for the space after it
+            ends.append(ends[-1] + len(token) + 1)  # 1 for the space after the token
         spans = [(ends[start], ends[end] - 1, label) for label, start, end in token_spans]
         return mark(" ".join(tokens), spans) + "\n"
     except InputError as error:
         raise InputError(f"sequence {{sequence}}, {error}", sequence=number) from None
 
 
-def _unwritable(token: Any) -> str | None:
+def _find_token_problem(token: Any) -> str | None:
     if isinstance(token, tuple):
         return f"{token!r} has several columns, but markup has one"
     if not isinstance(token, str):
@@ -186,24 +188,24 @@ def _unwritable(token: Any) -> str | None:
     return None
 
 
-def _spans_of(
+def _convert_to_spans(
     labels: Sequence[str], reader: tags.Reader, scheme: str
 ) -> list[tuple[str, int, int]]:
-    """The spans of tags; raises if `read` would not return the same tags."""
+    """Return the spans of tags; raise InputError if `read` would not return the same tags."""
     token_spans = reader(labels)
     result = tags.from_spans(token_spans, len(labels), scheme)
     for position, (label, tag) in enumerate(zip(labels, result, strict=True)):
         if label != tag:
             raise InputError(f"position {position}: label {label!r} would be read as {tag!r}")
     for label, start, _ in token_spans:
-        if problem := _bad_label(label):
+        if problem := _find_label_problem(label):
             raise InputError(f"position {start}: {problem}")
     if scheme == "plain":
         return [(label, i, i + 1) for label, start, end in token_spans for i in range(start, end)]
     return token_spans
 
 
-def _sequences(
+def _parse_lines(
     source: Source, scheme: str, split: bool, encoding: str, errors: str
 ) -> Iterator[tuple[list[str], list[str]]]:
     name = files.name_of(source)
@@ -211,24 +213,24 @@ def _sequences(
         if not line or line.isspace() or line.startswith("# "):
             continue
         try:
-            sequence = _sequence(line, scheme, split)
+            sequence = _parse_line(line, scheme, split)
         except (FormatError, InputError) as error:
             raise files.wrong(name, number, str(error)) from error
         yield sequence
 
 
-def _sequence(line: str, scheme: str, split: bool) -> tuple[list[str], list[str]]:
-    raw, spans, written = _parse(line)
-    places = [match.span() for match in _TOKEN.finditer(raw)] if split else offsets(raw)
-    covered = characters.covered(raw, places, spans, written)
+def _parse_line(line: str, scheme: str, split: bool) -> tuple[list[str], list[str]]:
+    raw, spans, written = _parse_spans(line)
+    token_offsets = [match.span() for match in _TOKEN.finditer(raw)] if split else offsets(raw)
+    covered = characters.covered(raw, token_offsets, spans, written)
     if scheme == "plain":
         covered = _join_touching(covered)
-    labels = tags.from_spans(covered, len(places), scheme)
-    return [raw[start:end] for start, end in places], labels
+    labels = tags.from_spans(covered, len(token_offsets), scheme)
+    return [raw[start:end] for start, end in token_offsets], labels
 
 
 def _join_touching(spans: list[tags.Span]) -> list[tags.Span]:
-    """Join touching spans with the same label: plain tags cannot distinguish them."""
+    """Join touching spans with the same label, because plain tags cannot distinguish them."""
     joined: list[tags.Span] = []
     for span in spans:
         if joined and (joined[-1].label, joined[-1].end) == (span.label, span.start):
@@ -238,39 +240,39 @@ def _join_touching(spans: list[tags.Span]) -> list[tags.Span]:
     return joined
 
 
-def _parse(line: str) -> tuple[str, list[tuple[int, int, str]], list[str]]:
-    """The text of a line, the spans of its characters, and each span as error messages show it."""
+def _parse_spans(line: str) -> tuple[str, list[tuple[int, int, str]], list[str]]:
+    """Return the text of a line, the spans of its characters, and the spans as text for errors."""
     raw = ""
     spans: list[tuple[int, int, str]] = []
     written: list[str] = []
-    # _PIECE matches the empty string where it cannot continue: that is the place of a syntax error.
+    # At a syntax error, _PIECE matches the empty string.
     for piece in _PIECE.finditer(line):
         if not piece.group() and piece.end() < len(line):
-            raise FormatError(_mistake(line, piece.end()))
+            raise FormatError(_describe_error(line, piece.end()))
         plain, inside, label = (_ESCAPED.sub(r"\1", part or "") for part in piece.groups())
         raw += plain
         if piece["label"] is not None:
             written.append(files.shown(piece.group()[len(piece["plain"]) :]))
-            if problem := _bad_label(label):
+            if problem := _find_label_problem(label):
                 raise FormatError(f"{problem}: {written[-1]}")
             spans.append((len(raw), len(raw) + len(inside), label))
             raw += inside
     return raw, spans, written
 
 
-def _mistake(line: str, start: int) -> str:
-    """The syntax error of a line at `start`."""
+def _describe_error(line: str, start: int) -> str:
+    """Return the message for the syntax error of a line at `start`."""
     opened = _OPENED.match(line, start)
     closed, labelled = opened.groups() if opened else (None, None)
     stop = opened.end() if opened else start
     if closed and not labelled:
-        problem = "brackets without a (label) right after them"
+        problem = "a (label) must follow the brackets"
     elif stop == len(line):
         problem = "unclosed parenthesis" if labelled else "unclosed bracket"
     elif line[stop] == "\\":
         problem = f"a backslash must precede one of [ ] ( ) \\ #, not {line[stop + 1 :][:1]!r}"
     elif labelled:
-        problem = f"{line[stop]!r} in a label"
+        problem = f"a label contains {line[stop]!r}"
     else:
         problem = "nested brackets" if opened else "']' without '['"
     return f"{problem}: {files.shown(line[start:])}"

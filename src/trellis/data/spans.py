@@ -12,7 +12,7 @@ __all__ = ["checked", "covered", "misplaced"]
 
 
 def checked(span: Any, raw: str) -> tuple[int, int, str]:
-    """(start, end, label) of a span in either notation; raises if it is not inside the text.
+    """Return (start, end, label) of a span; raise InputError if it is not inside the text.
 
     >>> checked({"start": 0, "end": 3, "label": "PER"}, "Ann sings")
     (0, 3, 'PER')
@@ -28,7 +28,9 @@ def checked(span: Any, raw: str) -> tuple[int, int, str]:
     else:
         raise misplaced(span, "is neither {start, end, label} nor [start, end, label]", raw)
     if type(start) is not int or type(end) is not int or not isinstance(label, str) or not label:
-        raise misplaced(span, "needs two integers and a label", raw)
+        raise misplaced(
+            span, "must have integers start and end, and a label that is not empty", raw
+        )
     if not 0 <= start < end <= len(raw):
         raise misplaced(span, f"is not inside the {len(raw)} characters", raw)
     return start, end, label
@@ -40,9 +42,9 @@ def covered(
     spans: Sequence[tuple[int, int, str]],
     written: Sequence[Any],
 ) -> list[tags.Span]:
-    """The spans of tokens, in order, for spans (start, end, label) of characters.
+    """Convert spans (start, end, label) of characters to spans of tokens, in order.
 
-    `places` has the start and end of each token, `written` each span as error messages show it.
+    `places` has the start and end of each token. `written` has each span as text for errors.
     White space at the ends of a span is ignored.
 
     >>> covered("In New York!", [(0, 2), (3, 6), (7, 11), (11, 12)], [(3, 11, "LOC")], ["[3, 11]"])
@@ -51,10 +53,8 @@ def covered(
     starts, ends = [start for start, _ in places], [end for _, end in places]
     token_spans: list[tags.Span] = []
     for (start, end, label), shown in zip(spans, written, strict=True):
-        first, last = (
-            bisect_right(ends, start),
-            bisect_left(starts, end),
-        )  # tokens touched by the span
+        # The span touches the tokens first, …, last - 1.
+        first, last = bisect_right(ends, start), bisect_left(starts, end)
         if first == last:
             raise misplaced(shown, "covers no token", raw)
         for token in (first, last - 1):
@@ -62,7 +62,7 @@ def covered(
                 cut = raw[starts[token] : ends[token]]
                 raise misplaced(shown, f"cuts through {files.shown(cut)}", raw)
         token_spans.append(tags.Span(label, first, last))
-    # Overlap can occur only between neighbours in the order of their starts.
+    # In the order of their starts, only neighbouring spans can overlap.
     order = sorted(range(len(token_spans)), key=lambda i: token_spans[i].start)
     for before, after in pairwise(order):
         if token_spans[before].end > token_spans[after].start:
@@ -71,5 +71,5 @@ def covered(
 
 
 def misplaced(span: Any, problem: str, raw: str) -> InputError:
-    """The error for a wrong span of a text."""
+    """Return the error for a wrong span of the text `raw`."""
     return InputError(f"span {span} {problem} in {files.shown(raw)}")

@@ -2,7 +2,7 @@
 
 A tag is ``O`` (outside), or a letter, a hyphen and a label. Labels may contain hyphens: the first
 hyphen separates. A letter alone is a span with the label ``""``. The schemes differ in the letters.
-This example has two neighbouring PER of two words and of one, a word outside, and a LOC:
+The example has five words: a PER of two words, a PER of one word, a word outside, and a LOC:
 
 >>> example = [("PER", 0, 2), ("PER", 2, 3), ("LOC", 4, 5)]
 >>> for scheme in SCHEMES[:-1]:
@@ -14,7 +14,7 @@ IOE2   I-PER E-PER E-PER O E-LOC
 BIOES  B-PER E-PER S-PER O S-LOC
 BILOU  B-PER L-PER U-PER O U-LOC
 
-IOB1 writes B, and IOE1 writes E, only where two spans of one label touch. In the last scheme,
+IOB1 uses B, and IOE1 uses E, only where two spans with the same label touch. In the last scheme,
 ``plain``, tags are the labels themselves, and a span is a run of equal tags other than ``O``, so
 two spans with the same label cannot touch. ``IOB2`` is another name of BIO, ``IOBES`` of BIOES.
 """
@@ -58,7 +58,7 @@ class Span(NamedTuple):
 
 
 class Transitions(NamedTuple):
-    """Which of L labels may start a sequence, follow each other (``[a, b]``: b after a), end it."""
+    """Allowed transitions of L labels; ``matrix[a, b]`` is True if b may follow a."""
 
     start: NDArray[np.bool_]  # (L,)
     matrix: NDArray[np.bool_]  # (L, L)
@@ -66,12 +66,12 @@ class Transitions(NamedTuple):
 
 
 class _Rules(NamedTuple):
-    """Between which neighbouring tags a span starts, continues and ends.
+    """The pairs of neighbouring tags at which a span starts, continues or ends.
 
-    A rule is the letter before, the letter after (``.`` is any letter) and, if it matters, ``=``
-    for the same label or ``≠`` for another label. A span starts where a ``start`` rule matches and
-    no span is open. It continues as long as ``inside`` rules match. It counts if an ``end`` rule
-    matches after its last position.
+    A rule consists of the letter before, the letter after (``.`` is any letter) and optionally
+    ``=`` (both tags must have the same label) or ``≠`` (they must have different labels). A
+    span starts where a ``start`` rule matches and no span is open. It continues as long as
+    ``inside`` rules match. It counts if an ``end`` rule matches after its last position.
     """
 
     letters: str
@@ -80,7 +80,7 @@ class _Rules(NamedTuple):
     end: str
 
 
-# The default of conlleval and seqeval: a tag continues the span before it, or starts a new one.
+# The rule of conlleval and of seqeval by default: a tag continues the previous span or starts one.
 _LENIENT = _Rules("BIESLU", ".B .I .E .S", "BI= BE= II= IE=", "B. I. E. S.")
 _STRICT = {
     "IOB1": _Rules("BI", "OI BI II≠ IB= BB=", "BI= II=", "BO IO IB BI≠ II≠ BB="),
@@ -91,7 +91,7 @@ _STRICT = {
     "BILOU": _Rules("BILU", ".B .S", "BI= BE= II= IE=", "E. S."),
     "plain": _Rules("", ".I", "II=", "I."),  # every label is an I
 }
-# Letters of the first position of a span, of inner positions, of the last, and of a single one.
+# The letters of the first, of inner and of the last position of a span, and of a span of length 1.
 _SPAN_LETTERS = {
     "IOB1": "IIII",
     "BIO": "BIIB",
@@ -104,16 +104,16 @@ _START, _INSIDE, _END = 1, 2, 4
 _LETTERS = "OBIES"
 
 
-def _scheme(name: str) -> str:
-    known = _OTHER_NAMES.get(name, name) if isinstance(name, str) else name
-    if known not in SCHEMES:
+def _validate_scheme(name: str) -> str:
+    scheme = _OTHER_NAMES.get(name, name) if isinstance(name, str) else name
+    if scheme not in SCHEMES:
         raise InputError(f"scheme {name!r} is not one of {', '.join(SCHEMES)}")
-    return known
+    return scheme
 
 
 @cache
-def _steps(rules: _Rules) -> dict[tuple[str, str, bool], int]:
-    """For (letter before, letter after, same label): the flags _START, _INSIDE and _END."""
+def _compute_flags(rules: _Rules) -> dict[tuple[str, str, bool], int]:
+    """Return the flags _START, _INSIDE and _END of (letter before, letter after, same label?)."""
     steps = dict.fromkeys(product(_LETTERS, _LETTERS, (True, False)), 0)
     for flag, patterns in ((_START, rules.start), (_INSIDE, rules.inside), (_END, rules.end)):
         for pattern in patterns.split():
@@ -124,8 +124,8 @@ def _steps(rules: _Rules) -> dict[tuple[str, str, bool], int]:
     return steps
 
 
-def _split(tag: object, rules: _Rules) -> tuple[str, str] | None:
-    """The letter (in the notation of BIOES) and the label of a tag; None if it is not a tag."""
+def _split_tag(tag: object, rules: _Rules) -> tuple[str, str] | None:
+    """Return the letter of a tag (as in BIOES) and its label; None if it is not a valid tag."""
     if not isinstance(tag, str) or not tag:
         return None
     if tag == "O":
@@ -138,21 +138,21 @@ def _split(tag: object, rules: _Rules) -> tuple[str, str] | None:
     return _SAME_LETTER.get(letter, letter), label
 
 
-def _no_tag(where: str, tag: object, scheme: str, rules: _Rules) -> InputError:
+def _make_tag_error(where: str, tag: object, scheme: str, rules: _Rules) -> InputError:
     expected = f"O, or one of {', '.join(rules.letters)} with a hyphen and a label"
     return InputError(
-        f"{where}: {tag!r} is not a tag of scheme {scheme}: "
+        f"{where}: {tag!r} is not a tag of scheme {scheme}, expected "
         + (expected if rules.letters else "a non-empty string")
     )
 
 
-def _check_list(name: str, things: object) -> None:
-    if isinstance(things, str) or not isinstance(things, Iterable):
-        raise InputError(f"{name} must be a list, not {things!r}")
+def _check_list(name: str, values: object) -> None:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InputError(f"{name} must be a list, not {values!r}")
 
 
 class Reader:
-    """``spans()`` for many sequences, as plain tuples, with a cache of pairs of tags.
+    """A faster `spans` for many sequences: it caches pairs of tags and returns plain tuples.
 
     >>> read = Reader("BIO")
     >>> [read(tags) for tags in (["B-PER", "I-PER"], ["O", "B-LOC"])]
@@ -160,14 +160,14 @@ class Reader:
     """
 
     def __init__(self, scheme: str = "BIO", strict: bool = False) -> None:
-        self._scheme = _scheme(scheme)
+        self._scheme = _validate_scheme(scheme)
         exact = strict or self._scheme == "plain"
         self._rules = _STRICT[self._scheme] if exact else _LENIENT
         self._parts = {"O": ("O", "")}
         self._flags: dict[tuple[str, str], int] = {}  # (tag before, tag) -> flags
 
     def __call__(self, tags: Sequence[str]) -> list[tuple[str, int, int]]:
-        """(label, start, end) of the spans that the tags of one sequence mark, in order."""
+        """Return (label, start, end) of the spans in the tags of one sequence, in order."""
         _check_list("tags", tags)
         cache, spans = self._flags, []
         begin, label, before = -1, "", "O"
@@ -189,19 +189,19 @@ class Reader:
         return spans
 
     def _learn(self, before: str, tag: str, position: int) -> int:
-        """Compute and cache the flags of two tags; the first one is known already."""
-        parts = _split(tag, self._rules)
+        """Compute, cache and return the flags of two neighbouring tags."""
+        parts = _split_tag(tag, self._rules)
         if parts is None:
-            raise _no_tag(f"position {position}", tag, self._scheme, self._rules)
+            raise _make_tag_error(f"position {position}", tag, self._scheme, self._rules)
         self._parts[tag] = parts
         letter_before, label_before = self._parts[before]
-        step = _steps(self._rules)[letter_before, parts[0], label_before == parts[1]]
+        step = _compute_flags(self._rules)[letter_before, parts[0], label_before == parts[1]]
         self._flags[before, tag] = step
         return step
 
 
 def spans(tags: Sequence[str], scheme: str = "BIO", strict: bool = False) -> list[Span]:
-    """The spans that the tags of one sequence mark, in order.
+    """Return the spans in the tags of one sequence, in order.
 
     With ``strict=False`` all schemes except plain are read by the rule of conlleval: I, E or L
     continues the span before it if the previous tag is B or I with the same label; any other tag
@@ -225,64 +225,66 @@ def spans(tags: Sequence[str], scheme: str = "BIO", strict: bool = False) -> lis
 def from_spans(
     spans: Iterable[tuple[str, int, int]], length: int, scheme: str = "BIO"
 ) -> list[str]:
-    """The tags of a sequence of ``length`` positions with these spans, in any order.
+    """Return the tags of a sequence of ``length`` positions; the spans can be in any order.
 
     >>> from_spans([Span("creative-work", 1, 4)], 5, "BIOES")
     ['O', 'B-creative-work', 'I-creative-work', 'E-creative-work', 'O']
     """
-    scheme = _scheme(scheme)
+    scheme = _validate_scheme(scheme)
     _check_list("spans", spans)
     if not isinstance(length, int | np.integer) or length < 0:
         raise InputError(f"length must be an integer of at least 0, not {length!r}")
-    ordered = sorted((_validate(span, length, scheme) for span in spans), key=lambda s: s[1:])
+    ordered = sorted((_validate_span(span, length, scheme) for span in spans), key=lambda s: s[1:])
     tags = ["O"] * length
     for span in ordered:
-        tags[span.start : span.end] = _tags_of(span, scheme)
+        tags[span.start : span.end] = _make_tags(span, scheme)
     for before, after in pairwise(ordered):
         if after.start < before.end:
             raise InputError(f"{before} and {after} overlap")
         if after.start == before.end and after.label == before.label:
             if scheme == "plain":
-                raise InputError(f"{before} and {after} touch: plain tags cannot tell them apart")
+                raise InputError(f"{before} and {after} touch: plain tags cannot separate them")
             if scheme == "IOB1":
-                tags[after.start] = _tag("B", after.label)
+                tags[after.start] = _format_tag("B", after.label)
             if scheme == "IOE1":
-                tags[before.end - 1] = _tag("E", before.label)
+                tags[before.end - 1] = _format_tag("E", before.label)
     return tags
 
 
-def _validate(span: tuple[str, int, int], length: int, scheme: str) -> Span:
+def _validate_span(span: tuple[str, int, int], length: int, scheme: str) -> Span:
     try:
         label, start, end = span
         span = Span(label, index(start), index(end))
     except (TypeError, ValueError):
-        raise InputError(f"{span!r} is not a label, a start and an end") from None
+        raise InputError(f"{span!r} is not a span: must be a label, a start and an end") from None
     if not 0 <= span.start < span.end <= length:
-        raise InputError(f"{span} is empty or not within the {length} positions of the sequence")
+        raise InputError(f"{span} is empty, or outside of the {length} positions of the sequence")
     if not isinstance(label, str) or (scheme == "plain" and label in ("", "O")):
         raise InputError(f"{span}: {label!r} cannot be a label in scheme {scheme}")
     return span
 
 
-def _tags_of(span: Span, scheme: str) -> list[str]:
+def _make_tags(span: Span, scheme: str) -> list[str]:
     length = span.end - span.start
     if scheme == "plain":
         return [span.label] * length
-    first, middle, last, single = (_tag(letter, span.label) for letter in _SPAN_LETTERS[scheme])
+    first, middle, last, single = (
+        _format_tag(letter, span.label) for letter in _SPAN_LETTERS[scheme]
+    )
     return [single] if length == 1 else [first, *[middle] * (length - 2), last]
 
 
-def _tag(letter: str, label: str) -> str:
+def _format_tag(letter: str, label: str) -> str:
     return f"{letter}-{label}" if label else letter
 
 
 def convert(tags: Sequence[str], source: str, target: str) -> list[str]:
-    """The same spans in another scheme: ``from_spans(spans(tags, source), len(tags), target)``.
+    """Convert tags to another scheme: ``from_spans(spans(tags, source), len(tags), target)``.
 
     >>> convert(["I-NP", "I-NP", "B-NP", "O"], "IOB1", "BILOU")
     ['B-NP', 'L-NP', 'U-NP', 'O']
 
-    With the same scheme twice, it repairs tags that are not well-formed.
+    If source and target are the same scheme, invalid tags are repaired.
 
     >>> convert(["O", "I-NP", "I-VP"], "BIO", "BIO")
     ['O', 'B-NP', 'B-VP']
@@ -291,7 +293,7 @@ def convert(tags: Sequence[str], source: str, target: str) -> list[str]:
 
 
 def allowed_transitions(labels: Sequence[str], scheme: str) -> Transitions:
-    """Which tags may start a well-formed sequence, follow each other, and end it.
+    """Return which tags may start a well-formed sequence, follow each other, and end it.
 
     >>> start, matrix, end = allowed_transitions(["O", "B-X", "I-X", "B-Y", "I-Y"], "BIO")
     >>> start.astype(int)  # all but I-X and I-Y
@@ -305,21 +307,21 @@ def allowed_transitions(labels: Sequence[str], scheme: str) -> Transitions:
     >>> end.all()
     np.True_
     """
-    scheme = _scheme(scheme)
+    scheme = _validate_scheme(scheme)
     rules = _STRICT[scheme]
     _check_list("labels", labels)
     letters, numbers = [], []
     number_of: dict[str, int] = {}
     for position, tag in enumerate(labels):
-        parts = _split(tag, rules)
+        parts = _split_tag(tag, rules)
         if parts is None:
-            raise _no_tag(f"label {position}", tag, scheme, rules)
+            raise _make_tag_error(f"label {position}", tag, scheme, rules)
         letters.append(_LETTERS.index(parts[0]))
         numbers.append(number_of.setdefault(parts[1], len(number_of)))
     # One table lookup for all L² pairs: a loop would be slow for hundreds of labels.
     letter, number = np.array(letters, dtype=np.intp), np.array(numbers, dtype=np.intp)
     same = (number[:, None] == number).astype(np.intp)
-    allowed = _allowed(rules)
+    allowed = _compute_allowed(rules)
     outside = _LETTERS.index("O")
     return Transitions(
         start=allowed[outside, letter, 0],
@@ -328,14 +330,14 @@ def allowed_transitions(labels: Sequence[str], scheme: str) -> Transitions:
     )
 
 
-def _allowed(rules: _Rules) -> NDArray[np.bool_]:
-    """``[before, after, same label]``: True if the pair occurs in well-formed tags.
+def _compute_allowed(rules: _Rules) -> NDArray[np.bool_]:
+    """Return an array [letter before, letter after, same label?]: True if the pair is allowed.
 
-    Either the span continues, or an open span may end and a new one may start.
+    A pair is allowed if a span continues, or if a span may end and another may start there.
     """
     size = len(_LETTERS)
     allowed = np.zeros((size, size, 2), dtype=np.bool_)
-    for (before, after, same), step in _steps(rules).items():
+    for (before, after, same), step in _compute_flags(rules).items():
         ends = before == "O" or step & _END
         starts = after == "O" or step & _START
         index = _LETTERS.index(before), _LETTERS.index(after), int(same)
@@ -344,12 +346,13 @@ def _allowed(rules: _Rules) -> NDArray[np.bool_]:
 
 
 def detect(labels: Iterable[str], otherwise: str | None = None) -> str:
-    """The most likely scheme of a set of tags.
+    """Return the most likely scheme of a set of tags.
 
-    Plain if no tag is a letter with a hyphen, and not all are single letters. With the letters B,
-    I: BIO; but IOB1 if a label has an I and no B, because BIO starts every span with B. With I, E:
-    IOE2; but IOE1 if a label has an I and no E. With B, I, E, S: BIOES. With B, I, L, U: BILOU.
-    Anything else is an error, or returns ``otherwise`` if that is not None.
+    The scheme is plain if no tag is a letter with a hyphen, and not all tags are single letters.
+    Otherwise it depends on the letters. B, I: BIO, but IOB1 if a label has an I and no B, because
+    BIO starts every span with B. I, E: IOE2, but IOE1 if a label has an I and no E. B, I, E, S:
+    BIOES. B, I, L, U: BILOU. For any other letters, ``otherwise`` is returned, or an InputError is
+    raised if it is None.
 
     >>> detect(["O", "B-NP", "I-NP", "B-VP"]), detect(["O", "I-NP", "B-NP", "I-VP"])
     ('BIO', 'IOB1')
@@ -357,22 +360,22 @@ def detect(labels: Iterable[str], otherwise: str | None = None) -> str:
     ('plain', 'plain')
     """
     _check_list("labels", labels)
-    listed = list(labels)
-    for position, tag in enumerate(listed):
+    tags = list(labels)
+    for position, tag in enumerate(tags):
         if not isinstance(tag, str) or not tag:
             raise InputError(f"label {position}: {tag!r} is not a non-empty string")
-    if not listed:
-        raise InputError("no labels to detect a scheme from")
+    if not tags:
+        raise InputError("labels is empty: a scheme cannot be detected")
     try:
-        return _detect(set(listed) - {"O"})
+        return _detect_scheme(set(tags) - {"O"})
     except InputError:
         if otherwise is None:
             raise
         return otherwise
 
 
-def _detect(tags: set[str]) -> str:
-    lettered = {tag for tag in tags if _split(tag, _LENIENT)}
+def _detect_scheme(tags: set[str]) -> str:
+    lettered = {tag for tag in tags if _split_tag(tag, _LENIENT)}
     if lettered != tags and any("-" in tag for tag in lettered):
         prefixed, bare = min(tag for tag in lettered if "-" in tag), min(tags - lettered)
         raise InputError(
@@ -393,4 +396,4 @@ def _detect_by_letters(tags: set[str]) -> str:
     for scheme in ("BIOES", "BILOU"):
         if letters <= set(_STRICT[scheme].letters):
             return scheme
-    raise InputError(f"no scheme has all of the letters {', '.join(sorted(letters))}")
+    raise InputError(f"no tagging scheme has all of the letters {', '.join(sorted(letters))}")

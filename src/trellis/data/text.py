@@ -1,6 +1,7 @@
-r"""Plain text: one sequence per line; and the rule that splits raw text into tokens.
+r"""Plain text with one sequence per line, and the tokenizer of raw text.
 
-A token is a word, ``\w+`` with apostrophes inside, or one other character that is not white space.
+A token is a word (``\w+``, possibly with apostrophes inside), or one other character that is not
+white space.
 """
 
 import re
@@ -15,7 +16,7 @@ _TOKEN = re.compile(r"\w+(?:['’]\w+)*|\S")
 
 
 def tokenize(text: str) -> list[str]:
-    """The tokens of a raw text.
+    """Return the tokens of a raw text.
 
     >>> tokenize("Don't pay $9.50, O’Neil!")
     ["Don't", 'pay', '$', '9', '.', '50', ',', 'O’Neil', '!']
@@ -24,7 +25,7 @@ def tokenize(text: str) -> list[str]:
 
 
 def offsets(text: str) -> list[tuple[int, int]]:
-    """The (start, end) of each token of a raw text: ``text[start:end]`` is the token.
+    """Return (start, end) of each token of a raw text: ``text[start:end]`` is the token.
 
     >>> offsets("It's  me.")
     [(0, 4), (6, 8), (8, 9)]
@@ -33,7 +34,7 @@ def offsets(text: str) -> list[tuple[int, int]]:
 
 
 def read(source: Source, *, encoding: str = "utf-8", errors: str = "strict") -> list[list[str]]:
-    """The sequences of a tokenised text: one per line, split at white space as by ``str.split``.
+    """Return the sequences of a tokenised text: one per line, tokens separated by white space.
 
     Lines without a token are skipped. `source` is a path (also of a ``gzip`` or ``xz`` file), an
     open file, or lines.

@@ -1,7 +1,7 @@
-"""From tokens to sparse rows: templates, windows and ready features."""
+"""Feature extraction: convert tokens to sparse rows by templates, windows or Python functions."""
 
 from trellis.features.spec import Field, Gazetteer, Part, Spec, Template
-from trellis.features.window import Window, chunking, chunking_rich, named, ner, pos, spec_for
+from trellis.features.window import Window, chunking, chunking_rich, default_spec, named, ner, pos
 
 __all__ = [
     "Field",
@@ -12,8 +12,8 @@ __all__ = [
     "Window",
     "chunking",
     "chunking_rich",
+    "default_spec",
     "named",
     "ner",
     "pos",
-    "spec_for",
 ]

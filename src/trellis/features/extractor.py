@@ -1,11 +1,13 @@
-"""Attributes of tokens (``str``, or tuples of columns) by templates, in the native core.
+"""Compute the attributes of tokens (``str``, or tuples of columns) from templates.
+
+The native core does the work.
 
 >>> from trellis.features.window import named
 >>> features = TemplateFeatures(named(["w[0]", "lower[-1]|suffix2[0]"]))
 >>> batch = features.learn([["New", "York"]])
 >>> features.names()
 ['w[0]=New', 'w[0]=York', 'lower[-1]|suffix2[0]=new|rk']
->>> features.find([["new", "York"]]).rows.id.tolist()  # "new" was never seen
+>>> features.find([["new", "York"]]).rows.id.tolist()  # "new" was not learned
 [1, 2]
 """
 
@@ -26,11 +28,11 @@ from trellis.features.spec import ORIGINS, Field, Spec
 
 __all__ = ["TemplateFeatures", "derive"]
 
-_NONE = 0xFFFFFFFF  # an unused slot of a key: kNone in cpp/core/base
+_NONE = 0xFFFFFFFF  # marks an unused element of a key: kNone in cpp/core/base
 
 
 class TemplateFeatures:
-    """The attributes of sequences by the templates of a `Spec`.
+    """Computes the attributes of sequences from the templates of a `Spec`.
 
     Attributes are numbered in the order of their first occurrence.
     """
@@ -44,11 +46,14 @@ class TemplateFeatures:
         self._core = self._new_core()
 
     def learn(self, X: Any) -> FeatureBatch:
-        """The attributes of all positions; new attributes are numbered consecutively."""
+        """Learn the attributes of X, and return the attributes of each position.
+
+        New attributes get the next free numbers.
+        """
         return self._batch(X, lambda: self._core.learn(X))
 
     def find(self, X: Any, threads: int = 1) -> FeatureBatch:
-        """The known attributes of all positions."""
+        """Return the known attributes of each position."""
         return self._batch(X, lambda: self._core.extract(X, threads))
 
     def __len__(self) -> int:
@@ -61,7 +66,7 @@ class TemplateFeatures:
 
     @property
     def has_edges(self) -> bool:
-        """True if a template is one of transitions, other than the plain label bigram."""
+        """True if there are templates of transitions, not counting the label bigram."""
         return any(t.edge and t.parts for t in self.spec.templates)
 
     @property
@@ -71,7 +76,7 @@ class TemplateFeatures:
 
     @property
     def values(self) -> list[str]:
-        """All values of fields, by number; first the values outside of a sequence."""
+        """All values of fields, by number. The values outside of a sequence come first."""
         return self._strings(raw=False)
 
     @property
@@ -80,7 +85,7 @@ class TemplateFeatures:
         return self._core.key_size
 
     def names(self, edge: bool = False) -> list[str]:
-        """The name of each attribute."""
+        """Return the name of each attribute."""
         values = self._strings(raw=False)
         keys = self._core.keys(edge).reshape(-1, self._core.key_size)
         names = []
@@ -92,7 +97,7 @@ class TemplateFeatures:
         return names
 
     def keep(self, ids: NDArray[np.int32], edge_ids: NDArray[np.int32]) -> None:
-        """Keep only these attributes; they are renumbered from 0."""
+        """Remove all attributes except these, and renumber these from 0."""
         size = self._core.key_size
         keys = self._core.keys(False).reshape(-1, size)[ids]
         edge_keys = self._core.keys(True).reshape(-1, size)[edge_ids]
@@ -101,10 +106,9 @@ class TemplateFeatures:
         self._core.restore(values, raw, keys.reshape(-1), edge_keys.reshape(-1))
 
     def add_names(self, packed: Any, which: NDArray[np.int64], edge: bool) -> NDArray[np.int64]:
-        """Add attributes by their names in another program, see `trellis.features.names`.
+        """Add attributes by their names in another program; return the name index of each.
 
-        ``packed`` is (data, begin, size) in UTF-8. Returns the index of the name of each new
-        attribute.
+        ``packed`` is (data, begin, size) in UTF-8; see `trellis.features.names`.
         """
         used = {t.literals for t in self.spec.templates if t.edge == edge}
         numbers = [n for n, literals in enumerate(self._literals) if literals in used]
@@ -116,7 +120,7 @@ class TemplateFeatures:
             raise InputError(str(error)) from None
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """(meta, tensors), from which `from_parts` builds an equal extractor."""
+        """Return (meta, tensors), from which `from_parts` builds an equal extractor."""
         tensors: dict[str, NDArray[Any]] = {
             "keys": self._core.keys(False),
             "edge_keys": self._core.keys(True),
@@ -130,7 +134,7 @@ class TemplateFeatures:
     def from_parts(
         cls, meta: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]], strings: Any
     ) -> TemplateFeatures:
-        """The extractor from its parts; `strings(name)` returns a validated list of strings."""
+        """Build the extractor from its parts; `strings(name)` returns validated strings."""
         features = cls(Spec.from_json(meta.get("spec")))
         keys, edge_keys = (
             np.ascontiguousarray(tensors[n], np.uint32) for n in ("keys", "edge_keys")
@@ -143,7 +147,7 @@ class TemplateFeatures:
         return features
 
     def _check_keys(self) -> None:
-        """Raise unless each key has one value for each part of its template."""
+        """Raise InputError unless each key has one value for each part of its template."""
         parts = np.array([len(literals) - 1 for literals in self._literals], dtype=np.int64)
         for edge in (False, True):
             keys = self._core.keys(edge).reshape(-1, self._core.key_size)
@@ -164,24 +168,30 @@ class TemplateFeatures:
         self.__dict__ = features.__dict__
 
     def _new_core(self) -> _core.Extractor:
-        # A gazetteer compares the text of tokens, in lower case or not: add that field unless a
-        # template uses it.
+        # A gazetteer compares the value of a column, possibly in lower case. That field is added if
+        # no template uses it.
         fields = list(self._fields)
         gazetteers = []
-        for g in self.spec.gazetteers:
-            for n, f in enumerate(self.spec.fields):
-                if f.kind == "gazetteer" and f.pattern == g.name:
-                    text = Field(f.column, "lower" if g.lower else "value")
-                    if text not in fields:
-                        fields.append(text)
-                    phrases = [[w.lower() if g.lower else w for w in p] for p in g.phrases]
-                    gazetteers.append((n, fields.index(text), phrases))
+        for gazetteer in self.spec.gazetteers:
+            lower = gazetteer.lower
+            for n, field in enumerate(self.spec.fields):
+                if field.kind == "gazetteer" and field.pattern == gazetteer.name:
+                    compared = Field(field.column, "lower" if lower else "value")
+                    if compared not in fields:
+                        fields.append(compared)
+                    phrases = [
+                        [word.lower() if lower else word for word in phrase]
+                        for phrase in gazetteer.phrases
+                    ]
+                    gazetteers.append((n, fields.index(compared), phrases))
         self._fields = fields
         number = {literals: n for n, literals in enumerate(self._literals)}
         try:
             return self._make_core(fields, number, gazetteers)
         except (TypeError, UnicodeError):  # nanobind cannot pass a str with lone surrogates
-            raise InputError("the spec has text with lone surrogates") from None
+            raise InputError(
+                "the spec contains text with unpaired surrogates, which is not valid Unicode"
+            ) from None
 
     def _make_core(
         self, fields: list[Field], number: dict[Any, int], gazetteers: Any
@@ -206,7 +216,7 @@ class TemplateFeatures:
     def _batch(self, X: Any, run: Any) -> FeatureBatch:
         try:
             rows, edges = run()
-        except InputError:  # it names the sequence
+        except InputError:  # the message already names the sequence
             raise
         except ValueError as error:
             raise core_error(error) from None
@@ -217,11 +227,11 @@ class TemplateFeatures:
     def _strings(self, raw: bool) -> list[str]:
         data, ends = self._core.strings(raw)
         text = data.tobytes()
-        return [text[a:b].decode() for a, b in pairwise(ends)]
+        return [text[begin:end].decode() for begin, end in pairwise(ends)]
 
 
 def derive(field: Field, value: str) -> str | None:
-    """f(value) for any Unicode text, see `KINDS`; the core computes it for ASCII by itself.
+    """Return the value of a field (see `KINDS`) for any text; the core computes it for ASCII.
 
     >>> derive(Field(kind="shape"), "Ærø-7"), derive(Field(kind="suffix", size=2), "Ærø")
     ('Xxx-d', 'rø')

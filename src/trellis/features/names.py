@@ -1,8 +1,8 @@
-"""From the name of an attribute back to its values: ``U05:New/York`` is ``New`` and ``York``.
+"""Split the names of attributes into their values: ``U05:New/York`` into ``New`` and ``York``.
 
-Other programs store only the name, which does not show where one value ends and the next one
-starts. A name that can be split in several ways becomes several attributes. At any position, at
-most one of them occurs, so the sum of weights at the position does not change.
+Other programs store only the name, which does not show where a value ends and the next one starts.
+A name that can be split in several ways becomes several attributes. At most one of them occurs at a
+position, so the sum of weights at the position does not change.
 
 >>> cut("U05:a/b/c", ("U05:", "/", ""))
 [('a', 'b/c'), ('a/b', 'c')]
@@ -20,19 +20,19 @@ from trellis.features.spec import Spec
 
 __all__ = ["NamesLike", "cut", "from_names"]
 
-_MAX_CUTS = 256  # each split becomes an attribute: more would let a file exhaust the memory
+_MAX_CUTS = 256  # each split becomes an attribute: without a limit, a file could exhaust the memory
 
 Packed: TypeAlias = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
 NamesLike: TypeAlias = Sequence[str] | tuple[Packed, NDArray[np.int64]]
-"""Names; or names as (data, begin, size) in UTF-8, and the indices of the names to use."""
+"""A list of names; or names as (data, begin, size) in UTF-8 with the indices of those to use."""
 
 
 def from_names(
     spec: Spec, names: NamesLike, edge_names: NamesLike
 ) -> tuple[TemplateFeatures, NDArray[np.int64], NDArray[np.int64]]:
-    """Features with these names; and for each attribute, and each edge attribute, its name.
+    """Return features with these names, and the name index of each attribute and edge attribute.
 
-    The names are returned as indices, because a name can have several attributes.
+    The indices are needed because a name can have several attributes.
 
     >>> from trellis.features import templates
     >>> spec = templates.parse("U05:%x[-1,0]/%x[0,0]")
@@ -45,12 +45,12 @@ def from_names(
     features = TemplateFeatures(spec)
     sources = []
     for group, edge in ((names, False), (edge_names, True)):
-        packed, which = group if isinstance(group, tuple) else _pack(group)
+        packed, which = group if isinstance(group, tuple) else _pack_names(group)
         sources.append(features.add_names(packed, which, edge))
     return features, sources[0], sources[1]
 
 
-def _pack(names: Sequence[str]) -> tuple[Packed, NDArray[np.int64]]:
+def _pack_names(names: Sequence[str]) -> tuple[Packed, NDArray[np.int64]]:
     encoded = [name.encode() for name in names]
     size = np.array(list(map(len, encoded)), np.int64)
     data = np.frombuffer(b"".join(encoded), np.uint8)
@@ -58,22 +58,24 @@ def _pack(names: Sequence[str]) -> tuple[Packed, NDArray[np.int64]]:
 
 
 def cut(name: str, literals: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """All ways to split a name into literals[0] + value + literals[1] + … + value + literals[n].
+    """Return all (value, …) with name = literals[0] + value + literals[1] + … + literals[n].
 
-    This is the definition; the fast version is in cpp/core/features/name_parser.hpp.
+    This function is the reference for the fast version in cpp/core/features/name_parser.hpp.
     """
     head, *following = literals
     if not name.startswith(head):
         return []
-    ways: list[tuple[str, ...]] = []
-    for values in _cuts(name, len(head), following):
-        ways.append(values)
-        if len(ways) > _MAX_CUTS:
-            raise InputError(f"{name!r} can be read in more than {_MAX_CUTS} ways")
-    return ways
+    splits: list[tuple[str, ...]] = []
+    for values in _find_splits(name, len(head), following):
+        splits.append(values)
+        if len(splits) > _MAX_CUTS:
+            raise InputError(
+                f"attribute {name!r} can be split into values in more than {_MAX_CUTS} ways"
+            )
+    return splits
 
 
-def _cuts(name: str, begin: int, literals: list[str]) -> Iterator[tuple[str, ...]]:
+def _find_splits(name: str, begin: int, literals: list[str]) -> Iterator[tuple[str, ...]]:
     if not literals:
         if begin == len(name):
             yield ()
@@ -85,6 +87,6 @@ def _cuts(name: str, begin: int, literals: list[str]) -> Iterator[tuple[str, ...
         return
     end = name.find(literals[0], begin)
     while end >= 0:
-        for values in _cuts(name, end + len(literals[0]), literals[1:]):
+        for values in _find_splits(name, end + len(literals[0]), literals[1:]):
             yield (name[begin:end], *values)
         end = name.find(literals[0], end + 1)

@@ -1,4 +1,4 @@
-"""Sparse rows: the attributes of each position, and the lengths of the sequences."""
+"""Sparse rows, which store the attributes of each position of a batch of sequences."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ class SparseRows:
 
     begin: Integers  # (rows + 1,)
     id: NDArray[np.int32]  # (entries,)
-    value: NDArray[np.float64] | None = None  # (entries,); None: all are 1
+    value: NDArray[np.float64] | None = None  # (entries,); None if all values are 1
 
     def __len__(self) -> int:
         return len(self.begin) - 1
 
     def native(self) -> _core.SparseRows:
-        """The same arrays, as an object of the core."""
+        """Return the same arrays as an object of the core."""
         return _core.SparseRows(self.begin, self.id, self.value)
 
     def renumbered(self, new: NDArray[np.int32]) -> Self:
-        """The rows with ``new[id]`` for each id; entries that become -1 are dropped."""
+        """Return the rows with ``new[id]`` instead of id; entries that become -1 are dropped."""
         ids = new[self.id]
         known = ids >= 0
         counts = np.add.reduceat(np.append(known, False), self.begin[:-1]) if len(self) else known
-        counts = np.where(np.diff(self.begin) == 0, 0, counts)  # reduceat is wrong for empty rows
+        counts = np.where(
+            np.diff(self.begin) == 0, 0, counts
+        )  # for empty rows, reduceat does not return 0
         begin = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         value = None if self.value is None else self.value[known]
         return type(self)(begin, ids[known], value)
@@ -42,7 +44,7 @@ class SparseRows:
 
 @dataclass(frozen=True, eq=False)
 class FeatureBatch:
-    """The attributes of all positions of a batch of sequences, and of the transitions into them."""
+    """The attributes of all positions of a batch, and of the transitions into the positions."""
 
     lengths: Integers  # (sequences,)
     rows: SparseRows
@@ -54,20 +56,20 @@ class FeatureBatch:
         return np.concatenate([[0], np.cumsum(self.lengths)])
 
     def arrays(self) -> list[NDArray[Any] | None]:
-        """All arrays of the batch, to measure or to copy them."""
+        """Return all arrays of the batch, for example to compute its size."""
         arrays = [self.lengths, self.rows.begin, self.rows.id, self.rows.value]
         return [*arrays, *(() if self.edges is None else (self.edges.begin, self.edges.id))]
 
 
 def lengths_of(X: Any, anything: bool = False) -> Integers:
-    """(sequences,): the lengths; with ``anything``, a str or dict may be a sequence."""
+    """Return the lengths, (sequences,). With ``anything``, a str or dict can be a sequence."""
     if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
         raise InputError(f"X must be a list of sequences, not {type(X).__name__}")
     if {*map(type, X)} <= {list, tuple}:
         return np.fromiter(map(len, X), dtype=np.int64, count=len(X))
     for i, x in enumerate(X):
-        refused = isinstance(x, str | bytes | dict) and not anything
-        if refused or not hasattr(x, "__len__"):
+        is_refused = isinstance(x, str | bytes | dict) and not anything
+        if is_refused or not hasattr(x, "__len__"):
             raise InputError(
                 f"sequence {{sequence}} must be a list of tokens, not {type(x).__name__}",
                 sequence=i,
@@ -76,7 +78,7 @@ def lengths_of(X: Any, anything: bool = False) -> Integers:
 
 
 def core_error(error: ValueError) -> InputError:
-    """The InputError for an error of the core, whose message may start with "sequence 3".
+    """Convert an error of the core to an InputError that knows the index of the sequence.
 
     >>> core_error(ValueError("sequence 3, position 0: a token is empty")).sequence
     3

@@ -1,13 +1,13 @@
-"""The features of a sequence: fields of its tokens, and templates that join them to attributes.
+"""Specification of features: fields of tokens, and templates that join fields to attributes.
 
-A token has columns (a ``str`` is one column). A *field* f is a function of the value of one column;
+A token has columns; a ``str`` has one. A *field* f is a function of the value of one column;
 its kinds are in kinds.py. A *template* joins fields at relative positions to the name of one
 attribute of position i:
 
     literals[0] + f₁(x[i + offset₁]) + literals[1] + f₂(x[i + offset₂]) + … + literals[n]
 
-Templates with the same literals give the same attributes, as the bag of words of CRF++ does. A
-field may have no value at a position; then the template adds no attribute there.
+Templates with the same literals share their attributes, as in CRF++, which uses this for a bag of
+words. If a field has no value at a position, the template adds no attribute there.
 
 >>> spec = Spec(
 ...     fields=(Field(), Field(kind="suffix", size=2)),
@@ -19,8 +19,8 @@ field may have no value at a position; then the template adds no attribute there
 >>> Spec.from_json(spec.to_json()) == spec
 True
 
-At the last position of ``["New", "York"]`` its attributes are ``bias`` and ``w[-1]|s[0]=New|rk``;
-at the first only ``bias``, because x[-1] is outside of the sequence and `outside` is None.
+The last position of ``["New", "York"]`` has the attributes ``bias`` and ``w[-1]|s[0]=New|rk``. The
+first position has only ``bias``, because x[-1] is outside of the sequence and `outside` is None.
 """
 
 import re
@@ -35,7 +35,7 @@ from trellis.features.kinds import KINDS, ascii_lower
 __all__ = ["KINDS", "ORIGINS", "Draft", "Field", "Gazetteer", "Part", "Spec", "Template"]
 
 ORIGINS = ("here", "first", "last")
-"""The origin of the offset of a part: position i, the first or the last position."""
+"""The position from which an offset counts: position i, the first or the last position."""
 
 _T = TypeVar("_T")
 _MAX_INT32 = 2**31 - 1  # sizes, columns and offsets are int32 in the core
@@ -55,14 +55,14 @@ class Field:
     column: int = 0
     kind: str = "value"
     size: int = 0
-    """The number of code points of a prefix or suffix, or the largest length; else 0."""
+    """Number of code points of a prefix or suffix, or the maximum of a length. Else 0."""
     pattern: str = ""
-    """A regular expression of `re`, or the name of a gazetteer; empty for other kinds."""
+    """A regular expression of `re`, or the name of a gazetteer. Empty for other kinds."""
 
     def __post_init__(self) -> None:
         _check_types(self, column=int, kind=str, size=int, pattern=str)
         if self.kind not in KINDS:
-            raise InputError(f"there is no kind of field {self.kind!r}; kinds: {', '.join(KINDS)}")
+            raise InputError(f"kind is {self.kind!r}: must be one of {', '.join(KINDS)}")
         kind, name = KINDS[self.kind], f"a field of kind {self.kind!r}"
         if not 0 <= self.column <= _MAX_INT32:
             raise InputError(f"{name}: column must be 0 to {_MAX_INT32}, got {self.column}")
@@ -75,7 +75,7 @@ class Field:
         if not (kind.regular or kind.named) and self.pattern:
             raise InputError(f"{name} has no pattern, got {self.pattern!r}")
         if kind.regular:
-            self.regex  # noqa: B018  raise for a wrong expression now, not at the first token
+            self.regex  # noqa: B018  raises for an invalid expression
 
     @cached_property
     def regex(self) -> re.Pattern[str]:
@@ -83,10 +83,12 @@ class Field:
         try:
             return re.compile(self.pattern)
         except (re.error, OverflowError, RecursionError) as error:
-            raise InputError(f"not a regular expression: {self.pattern!r}: {error}") from None
+            raise InputError(
+                f"pattern {self.pattern!r} is not a regular expression: {error}"
+            ) from None
 
     def match(self, value: str) -> str:
-        """The value of a field with a regular expression.
+        """Return the value of a field with a regular expression.
 
         >>> Field(kind="match", pattern="[0-9]+").match("A380-800")
         '380'
@@ -102,7 +104,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Part:
-    """One field at one position: i + offset, or counted from the first or the last position."""
+    """One field at one position: origin + offset, where the origin is one of `ORIGINS`."""
 
     offset: int
     field: int
@@ -119,7 +121,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Template:
-    """One attribute per position: `literals` around the values of `parts`.
+    """A template of one attribute per position: `literals` around the values of `parts`.
 
     A template without parts adds its attribute at every position. With ``edge=True`` it is an
     attribute of the transition into position i ≥ 1: φ(x, i, y', y).
@@ -137,13 +139,13 @@ class Template:
         if len(self.literals) != len(self.parts) + 1:
             raise InputError(
                 f"template {self.name!r} has {len(self.parts)} parts and {len(self.literals)} "
-                "literals; there must be one literal more than parts"
+                "literals; it must have one literal more than parts"
             )
 
 
 @dataclass(frozen=True)
 class Gazetteer:
-    """Phrases to look up: from left to right, the longest phrase that starts at a token wins.
+    """Phrases to search from left to right; the longest phrase that starts at a token is used.
 
     >>> Gazetteer("city", (("paris",), ("new", "york")))
     Gazetteer(name='city', phrases=(('paris',), ('new', 'york')), lower=True)
@@ -167,10 +169,10 @@ class Gazetteer:
 class Spec:
     """All fields and templates of a feature extractor. A template that occurs twice is kept once.
 
-    `outside` has the values of all columns outside of the sequence: at distance 1, 2, … before its
-    start, and after its end. The last value is also used at larger distances. Fields are applied to
-    these values like to any other (but first, last and gazetteer have no value there). With None, a
-    template with a part outside of the sequence adds no attribute.
+    `outside` is (before, after): the values of every column at distance 1, 2, … before the first
+    and after the last position. The last value is also used at larger distances. Fields are applied
+    to these values as to other values, but first, last and gazetteer have no value there. If
+    `outside` is None, a template with a part outside of the sequence adds no attribute.
     """
 
     fields: tuple[Field, ...]
@@ -205,15 +207,17 @@ class Spec:
             for part in template.parts:
                 if not 0 <= part.field < len(self.fields):
                     raise InputError(
-                        f"template {template.name!r} refers to field {part.field}; "
-                        f"there are {len(self.fields)}"
+                        f"template {template.name!r} refers to field {part.field}, but there are "
+                        f"{len(self.fields)} fields"
                     )
         names = {g.name for g in self.gazetteers}
         if len(names) < len(self.gazetteers):
             raise InputError(f"two of {len(self.gazetteers)} gazetteers have the same name")
         for f in self.fields:
             if f.kind == "gazetteer" and f.pattern not in names:
-                raise InputError(f"there is no gazetteer {f.pattern!r}; there are {sorted(names)}")
+                raise InputError(
+                    f"a field refers to gazetteer {f.pattern!r}; there are {sorted(names)}"
+                )
 
     @property
     def columns(self) -> int:
@@ -221,8 +225,8 @@ class Spec:
         return 1 + max((f.column for f in self.fields), default=0)
 
     def to_json(self) -> dict[str, Any]:
-        """The spec as JSON values, for `from_json`; defaults are omitted."""
-        out: dict[str, Any] = {
+        """Return the spec as JSON values for `from_json`; defaults are omitted."""
+        data: dict[str, Any] = {
             "fields": [_as_dict(f) for f in self.fields],
             "templates": [
                 _as_dict(t) | {"parts": [_as_dict(p) for p in t.parts], "literals": [*t.literals]}
@@ -230,28 +234,28 @@ class Spec:
             ],
         }
         if self.outside is not None:
-            out["outside"] = [[*values] for values in self.outside]
+            data["outside"] = [[*values] for values in self.outside]
         if self.gazetteers:
-            out["gazetteers"] = [
+            data["gazetteers"] = [
                 _as_dict(g) | {"phrases": [[*phrase] for phrase in g.phrases]}
                 for g in self.gazetteers
             ]
-        return out
+        return data
 
     @staticmethod
     def from_json(data: object) -> "Spec":
-        """The spec that `to_json` wrote; FormatError if `data` is anything else.
+        """Return the spec that `to_json` wrote; raise FormatError if `data` is invalid.
 
         >>> Spec.from_json({"fields": [{"kind": "value"}], "templates": [{"name": "w"}]})
         Traceback (most recent call last):
-        trellis.errors.FormatError: features: templates[0]: there is no 'parts'
+        trellis.errors.FormatError: features: templates[0]: key 'parts' is missing
         """
         return _build(Spec, "features", data)
 
 
 @dataclass
 class Draft:
-    """A builder for a spec: templates are added with the fields they need.
+    """Builds a spec: templates are added together with the fields that they need.
 
     >>> draft = Draft()
     >>> draft.add("w[0]|p[0]", [(0, Field()), (0, Field(column=1))], ("w[0]|p[0]=", "|", ""))
@@ -271,27 +275,29 @@ class Draft:
         edge: bool = False,
     ) -> None:
         """Add a template; each part is (offset, field) or (offset, field, origin)."""
-        indexed = [
+        indexed_parts = [
             Part(offset, self.fields.setdefault(f, len(self.fields)), *origin)
             for offset, f, *origin in parts
         ]
-        self.templates.append(Template(name, tuple(indexed), tuple(literals), edge))
+        self.templates.append(Template(name, tuple(indexed_parts), tuple(literals), edge))
 
     def spec(
         self,
         outside: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
         gazetteers: Iterable[Gazetteer] = (),
     ) -> Spec:
-        """The spec of all templates added so far."""
+        """Return the spec of all templates that were added."""
         return Spec(tuple(self.fields), tuple(self.templates), outside, tuple(gazetteers))
 
 
-def _check_types(of: object, **types: type) -> None:
+def _check_types(instance: object, **types: type) -> None:
     for name, kind in types.items():
-        value = getattr(of, name)
-        # bool is a subclass of int, but True is never meant as an offset.
+        value = getattr(instance, name)
+        # bool is a subclass of int, but True is not a valid offset.
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise InputError(f"{type(of).__name__}: {name} must be {kind.__name__}, got {value!r}")
+            raise InputError(
+                f"{type(instance).__name__}: {name} must be {kind.__name__}, got {value!r}"
+            )
 
 
 def _check_items(name: str, values: tuple[Any, ...], kind: type) -> None:
@@ -301,12 +307,13 @@ def _check_items(name: str, values: tuple[Any, ...], kind: type) -> None:
 
 
 def _as_dict(value: Any) -> dict[str, Any]:
-    names = [(f.name, f.default) for f in fields(value)]
-    return {n: getattr(value, n) for n, default in names if getattr(value, n) != default}
+    defaults = {f.name: f.default for f in fields(value)}
+    values = {name: getattr(value, name) for name in defaults}
+    return {name: item for name, item in values.items() if item != defaults[name]}
 
 
 def _build(cls: type[_T], where: str, data: object) -> _T:
-    """cls(**data), after a check of the keys; lists become tuples."""
+    """Return cls(**data), with lists as tuples; raise FormatError if the keys are wrong."""
     if not isinstance(data, dict):
         raise FormatError(f"{where}: expected an object, got {data!r:.80}")
     required = _REQUIRED[cls]
@@ -315,11 +322,11 @@ def _build(cls: type[_T], where: str, data: object) -> _T:
             raise FormatError(f"{where}: unknown key {key!r:.80}")
     for name in required:
         if required[name] and name not in data:
-            raise FormatError(f"{where}: there is no {name!r}")
+            raise FormatError(f"{where}: key {name!r} is missing")
     arguments = {
         key: _build_all(_NESTED[cls, key], f"{where}: {key}", value)
         if (cls, key) in _NESTED
-        else _tuples(value, depth=2)
+        else _to_tuples(value, depth=2)
         for key, value in data.items()
     }
     try:
@@ -334,10 +341,10 @@ def _build_all(cls: type[_T], where: str, data: object) -> tuple[_T, ...]:
     return tuple(_build(cls, f"{where}[{n}]", item) for n, item in enumerate(data))
 
 
-def _tuples(value: Any, depth: int) -> Any:
-    """Lists, and the lists in them, as tuples."""
+def _to_tuples(value: Any, depth: int) -> Any:
+    """Convert a list, and lists in it up to ``depth``, to tuples."""
     if depth and isinstance(value, list):
-        return tuple(_tuples(item, depth - 1) for item in value)
+        return tuple(_to_tuples(item, depth - 1) for item in value)
     return value
 
 

@@ -30,11 +30,13 @@ from trellis.features.spec import Draft, Field, Spec
 __all__ = ["numbered_lines", "parse", "render"]
 
 _MACRO = re.compile(r"%x\[(-?[0-9]{1,9}),([0-9]{1,9})\]")
-_MAX_ROW = 1000  # a spec has one value for each distance outside of the sequence
+# The largest offset. A spec stores one value per distance outside of the sequence, so larger
+# offsets would need much memory.
+_MAX_ROW = 1000
 
 
 def parse(source: str | PathLike[str]) -> Spec:
-    """The spec of a template file: its text as a str, or a path to it.
+    """Parse a template file into a spec; ``source`` is its text as a str, or a path.
 
     >>> parse("U00:%x[0]")
     Traceback (most recent call last):
@@ -45,27 +47,29 @@ def parse(source: str | PathLike[str]) -> Spec:
         if not line or line.startswith("#"):
             continue
         if line[0] not in "UB":
-            raise FormatError(f"{where}: a template must begin with U or B, got {line!r}")
+            raise FormatError(f"{where}: a template must start with U or B, got {line!r}")
         # re.split with groups returns literal, row, column, literal, row, column, …, literal.
         pieces = _MACRO.split(line)
         literals, rows, columns = pieces[::3], pieces[1::3], pieces[2::3]
-        _check(where, literals, rows)
-        parts = [(int(r), Field(column=int(c))) for r, c in zip(rows, columns, strict=True)]
+        _check_template(where, literals, rows)
+        parts = [
+            (int(row), Field(column=int(column))) for row, column in zip(rows, columns, strict=True)
+        ]
         draft.add(line.split(":")[0], parts, literals, edge=line[0] == "B")
-    return draft.spec(outside=_outside(draft))
+    return draft.spec(outside=_make_outside_values(draft))
 
 
-def _check(where: str, literals: list[str], rows: list[str]) -> None:
+def _check_template(where: str, literals: list[str], rows: list[str]) -> None:
     for text in literals:
         if "%" in text:
             raise FormatError(f"{where}: expected %x[row,column] at {text[text.index('%') :]!r}")
     for row in rows:
         if abs(int(row)) > _MAX_ROW:
-            raise FormatError(f"{where}: row {row} is out of range: at most ±{_MAX_ROW}")
+            raise FormatError(f"{where}: row {row} is out of range: must be within ±{_MAX_ROW}")
 
 
-def _outside(draft: Draft) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Values for all distances that the templates reach, at least one on each side."""
+def _make_outside_values(draft: Draft) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the values outside of a sequence for all offsets; at least one on each side."""
     offsets = [part.offset for template in draft.templates for part in template.parts]
     before, after = -min(offsets, default=0), max(offsets, default=0)
     return (
@@ -75,7 +79,7 @@ def _outside(draft: Draft) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def render(spec: Spec) -> str:
-    """The template file of a spec; InputError if CRF++ cannot express it.
+    """Return the template file of a spec; raise InputError if CRF++ has no such templates.
 
     >>> from trellis.features.window import named
     >>> render(named(["lower[0]"]))
@@ -84,25 +88,31 @@ def render(spec: Spec) -> str:
     """
     lines = []
     draft = Draft(templates=[*spec.templates])
-    for t in spec.templates:
-        for part in t.parts:
+    for template in spec.templates:
+        name = template.name
+        for part in template.parts:
             kind = spec.fields[part.field].kind
             if kind != "value":
-                raise InputError(f"template {t.name!r}: CRF++ has no field of kind {kind!r}")
+                raise InputError(f"template {name!r}: CRF++ has no field of kind {kind!r}")
             if part.origin != "here":
-                raise InputError(f"template {t.name!r}: CRF++ has no absolute positions")
-        macros = [f"%x[{part.offset},{spec.fields[part.field].column}]" for part in t.parts]
-        text = "".join(t.literals)
-        if not t.literals[0].startswith("B" if t.edge else "U") or set("%\r\n") & set(text):
-            raise InputError(f"template {t.name!r}: CRF++ cannot write the literals {t.literals}")
-        lines.append(t.literals[0] + "".join(map(str.__add__, macros, t.literals[1:])) + "\n")
-    if spec.outside != _outside(draft):
-        raise InputError(f"CRF++ has other values outside the sequence than {spec.outside}")
+                raise InputError(f"template {name!r}: CRF++ has no absolute positions")
+        macros = [f"%x[{part.offset},{spec.fields[part.field].column}]" for part in template.parts]
+        literals, letter = template.literals, "B" if template.edge else "U"
+        if not literals[0].startswith(letter) or set("%\r\n") & set("".join(literals)):
+            raise InputError(
+                f"template {name!r}: the literals {literals} must start with {letter} and not "
+                "contain % or line breaks"
+            )
+        lines.append(literals[0] + "".join(map(str.__add__, macros, literals[1:])) + "\n")
+    if spec.outside != _make_outside_values(draft):
+        raise InputError(
+            f"the values outside of a sequence are {spec.outside}: CRF++ cannot express them"
+        )
     return "".join(lines)
 
 
 def numbered_lines(source: str | PathLike[str], default_name: str) -> Iterator[tuple[str, str]]:
-    """(place for error messages, line) of each line of a text, or of the file at a path."""
+    """Yield (file name and line number, line) of each line of a text, or of the file at a path."""
     if isinstance(source, str):
         name, text = default_name, source
     else:

@@ -1,4 +1,4 @@
-"""Ready features: dicts, lists of names, arrays, sparse matrices, and functions that return them.
+"""Features that the caller computes: dicts, lists of names, arrays, sparse matrices or functions.
 
 >>> features = ReadyFeatures()
 >>> batch = features.learn([[{"bias": 1.0, "word": "Paris", "upper": True}, {"bias": 0.5}]])
@@ -20,7 +20,7 @@ from trellis.errors import InputError
 from trellis.features.extractor import TemplateFeatures
 from trellis.features.rows import FeatureBatch, SparseRows, core_error, lengths_of
 from trellis.features.spec import Spec
-from trellis.features.window import Window, spec_for
+from trellis.features.window import Window, default_spec
 
 __all__ = ["ArrayFeatures", "FeatureMap", "ReadyFeatures", "choose", "from_parts"]
 
@@ -42,11 +42,11 @@ class FeatureMap(Protocol):
     def __len__(self) -> int: ...
 
 
-Maker = Callable[[Any], Any]
+FeatureFunction = Callable[[Any], Any]
 
 
 class ReadyFeatures:
-    """Names and numbers from the caller, or from functions of a sequence.
+    """Attributes that the caller, or a function of the caller, computes.
 
     A token is a dict (``{"word": "Paris"}`` is the attribute ``word:Paris``, ``{"length": 5}`` the
     attribute ``length`` with value 5) or a list or set of names. ``make(sequence)`` and
@@ -55,16 +55,21 @@ class ReadyFeatures:
 
     kind = "ready"
 
-    def __init__(self, make: Maker | None = None, make_edges: Maker | None = None) -> None:
+    def __init__(
+        self, make: FeatureFunction | None = None, make_edges: FeatureFunction | None = None
+    ) -> None:
         self.make, self.make_edges = make, make_edges
         self._names, self._edge_names = _core.Vocabulary(), _core.Vocabulary()
 
     def learn(self, X: Any) -> FeatureBatch:
-        """The attributes of all positions; new attributes are numbered consecutively."""
+        """Learn the attributes of X, and return the attributes of each position.
+
+        New attributes get the next free numbers.
+        """
         return self._batch(X, _core.Vocabulary.learn)
 
     def find(self, X: Any, threads: int = 1) -> FeatureBatch:
-        """The known attributes of all positions."""
+        """Return the known attributes of each position."""
         return self._batch(X, lambda names, tokens: names.find(tokens, threads))
 
     def __len__(self) -> int:
@@ -77,24 +82,24 @@ class ReadyFeatures:
 
     @property
     def has_edges(self) -> bool:
-        """True if there is a function for the attributes of transitions."""
+        """True if ``make_edges`` computes attributes of transitions."""
         return self.make_edges is not None
 
     def names(self, edge: bool = False) -> list[str]:
-        """The name of each attribute."""
+        """Return the name of each attribute."""
         data, ends = (self._edge_names if edge else self._names).strings()
         text = data.tobytes()
-        return [text[a:b].decode() for a, b in pairwise(ends)]
+        return [text[begin:end].decode() for begin, end in pairwise(ends)]
 
     def keep(self, ids: NDArray[np.int32], edge_ids: NDArray[np.int32]) -> None:
-        """Keep only these attributes; they are renumbered from 0."""
+        """Remove all attributes except these, and renumber these from 0."""
         names, edge_names = self.names(), self.names(edge=True)
         self._names, self._edge_names = _core.Vocabulary(), _core.Vocabulary()
         self._names.restore([names[i] for i in ids])
         self._edge_names.restore([edge_names[i] for i in edge_ids])
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """(meta, tensors), from which `from_parts` builds an equal map, without its functions."""
+        """Return (meta, tensors), from which `from_parts` builds an equal map without functions."""
         tensors: dict[str, NDArray[Any]] = {}
         for name, table in (("names", self._names), ("edge_names", self._edge_names)):
             data, ends = table.strings()
@@ -108,7 +113,7 @@ class ReadyFeatures:
         tensors: Mapping[str, NDArray[Any]],
         strings: Any,
     ) -> ReadyFeatures:
-        """The map from its parts; `strings(name)` returns a validated list of strings."""
+        """Build the map from its parts; `strings(name)` returns validated strings."""
         features = cls(
             _MissingFunction("features") if meta.get("made") else None,
             _MissingFunction("edge_features") if meta.get("made_edges") else None,
@@ -124,7 +129,7 @@ class ReadyFeatures:
     def from_bytes(
         cls, data: NDArray[np.uint8], begin: NDArray[np.int64], size: NDArray[np.int64]
     ) -> ReadyFeatures:
-        """A map whose attribute i has the name ``data[begin[i] : begin[i] + size[i]]``, in UTF-8.
+        """Return a map; attribute i has the name ``data[begin[i] : begin[i] + size[i]]``, in UTF-8.
 
         >>> text = np.frombuffer(b"..bias.w=Rome", np.uint8)
         >>> ReadyFeatures.from_bytes(text, np.array([2, 7]), np.array([4, 6])).names()
@@ -156,7 +161,7 @@ class ReadyFeatures:
             rows = SparseRows(*read(self._names, _call_on_each(self.make, X, lengths)))
             if self.make_edges is None:
                 return FeatureBatch(lengths, rows)
-            # No transition leads into position 0: its attributes are replaced by an empty list.
+            # There is no transition into position 0, so its attributes are not used.
             tokens = _call_on_each(self.make_edges, X, lengths)
             edges = [[[], *x[1:]] if len(x) else [] for x in tokens]
             return FeatureBatch(lengths, rows, SparseRows(*read(self._edge_names, edges)))
@@ -167,7 +172,7 @@ class ReadyFeatures:
 
 
 class ArrayFeatures:
-    """Sequences that are NumPy arrays or SciPy sparse matrices of shape (length, d)."""
+    """Features of sequences that are arrays or SciPy sparse matrices of shape (length, d)."""
 
     kind = "array"
     has_edges = False
@@ -178,61 +183,62 @@ class ArrayFeatures:
         self.kept: NDArray[np.int32] | None = None
 
     def learn(self, X: Any) -> FeatureBatch:
-        """All nonzero entries; the columns are the attributes."""
-        count = len(lengths_of_arrays(X))
+        """Learn the number of columns, and return the nonzero entries; columns are attributes."""
+        n_sequences = len(lengths_of_arrays(X))
         if self.kept is None or self.columns is None:
-            self.columns = _columns_of(X[0], 0) if count else 0
+            self.columns = _count_columns(X[0], 0) if n_sequences else 0
             self.kept = np.zeros(0, dtype=np.int32)
-        new = np.setdiff1d(np.arange(self.columns, dtype=np.int32), self.kept)
-        self.kept = np.concatenate([self.kept, new])
+        new_columns = np.setdiff1d(np.arange(self.columns, dtype=np.int32), self.kept)
+        self.kept = np.concatenate([self.kept, new_columns])
         return self.find(X)
 
     def find(self, X: Any, threads: int = 1) -> FeatureBatch:
-        """All nonzero entries of the known columns."""
-        from scipy import sparse  # here: commands that tag text start faster without SciPy
+        """Return the nonzero entries of the columns that were not removed by `keep`."""
+        from scipy import sparse  # imported here, so that commands that tag text start faster
 
         if self.kept is None or self.columns is None:
             raise InputError("find() was called before learn()")
         lengths = lengths_of_arrays(X)
         matrices = []
         for i, x in enumerate(X):
-            if _columns_of(x, i) != self.columns:
+            if _count_columns(x, i) != self.columns:
                 raise InputError(
-                    f"sequence {{sequence}} has {_columns_of(x, i)} columns, "
+                    f"sequence {{sequence}} has {_count_columns(x, i)} columns, "
                     f"expected {self.columns}",
                     sequence=i,
                 )
-            matrices.append(_csr(x, i))
+            matrices.append(_to_csr(x, i))
         matrix = sparse.vstack(matrices, format="csr") if matrices else sparse.csr_array((0, 0))
-        bad = ~np.isfinite(matrix.data)
-        if bad.any():
-            row = int(np.searchsorted(matrix.indptr, np.argmax(bad), side="right")) - 1
+        invalid = ~np.isfinite(matrix.data)
+        if invalid.any():
+            row = int(np.searchsorted(matrix.indptr, np.argmax(invalid), side="right")) - 1
             ends = np.cumsum(lengths)
             i = int(np.searchsorted(ends, row, side="right"))
             position = row - (int(ends[i - 1]) if i else 0)
             raise InputError(
-                f"sequence {{sequence}}, position {position}: a value is not finite", sequence=i
+                f"sequence {{sequence}}, position {position}: a value is not finite",
+                sequence=i,
             )
         rows = SparseRows(
             matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data
         )
-        new = np.full(self.columns, -1, dtype=np.int32)
-        new[self.kept] = np.arange(len(self.kept), dtype=np.int32)
-        return FeatureBatch(lengths, rows.renumbered(new))
+        new_ids = np.full(self.columns, -1, dtype=np.int32)
+        new_ids[self.kept] = np.arange(len(self.kept), dtype=np.int32)
+        return FeatureBatch(lengths, rows.renumbered(new_ids))
 
     def __len__(self) -> int:
         return 0 if self.kept is None else len(self.kept)
 
     def names(self, edge: bool = False) -> list[str]:
-        """The column indices, as text."""
+        """Return the column indices as text."""
         return [] if edge or self.kept is None else [str(c) for c in self.kept]
 
     def keep(self, ids: NDArray[np.int32], edge_ids: NDArray[np.int32]) -> None:
-        """Keep only these columns."""
+        """Remove all columns except these."""
         self.kept = np.asarray(self.kept)[ids]
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """(meta, tensors), from which `from_parts` builds an equal map."""
+        """Return (meta, tensors), from which `from_parts` builds an equal map."""
         return {"columns": self.columns}, {"kept": np.asarray(self.kept, dtype=np.int32)}
 
     @classmethod
@@ -242,7 +248,7 @@ class ArrayFeatures:
         tensors: Mapping[str, NDArray[Any]],
         strings: Any,
     ) -> ArrayFeatures:
-        """The map from its parts."""
+        """Build the map from its parts."""
         columns = meta.get("columns")
         kept = tensors["kept"]
         if not isinstance(columns, int) or kept.ndim != 1 or kept.dtype != np.int32:
@@ -257,21 +263,23 @@ class ArrayFeatures:
 
 
 def lengths_of_arrays(X: Any) -> NDArray[np.int64]:
-    """(sequences,): the number of rows of each matrix; ``len`` of a sparse matrix would raise."""
+    """Return the number of rows of each matrix, (sequences,); sparse matrices have no ``len``."""
     if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
         raise InputError(f"X must be a list of sequences, not {type(X).__name__}")
     for i, x in enumerate(X):
-        _columns_of(x, i)
+        _count_columns(x, i)
     return np.fromiter((x.shape[0] for x in X), dtype=np.int64, count=len(X))
 
 
 def choose(features: Any, edge_features: Any, X: Any) -> FeatureMap:
-    """The map for a spec, a window or a function; with None, the map for the type of X."""
+    """Return the map for a spec, a window or a function; for None, choose by the type of X."""
     if isinstance(features, Window):
         features = features.spec()
     if isinstance(features, Spec):
         if edge_features is not None:
-            raise InputError("edge_features need ready features; a spec has edge templates instead")
+            raise InputError(
+                "edge_features cannot be used with a Spec or a Window: add edge templates to it"
+            )
         return TemplateFeatures(features)
     if edge_features is not None and not callable(edge_features):
         raise InputError(f"edge_features must be a function, not {type(edge_features).__name__}")
@@ -284,21 +292,21 @@ def choose(features: Any, edge_features: Any, X: Any) -> FeatureMap:
         )
     if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
         raise InputError(f"X must be a list of sequences, not {type(X).__name__}")
-    first = next((x for x in X if _size(x)), None)
+    first = next((x for x in X if _count_positions(x)), None)
     if hasattr(first, "shape") or (first is None and any(hasattr(x, "shape") for x in X)):
         if edge_features is not None:
             raise InputError("edge_features need dicts or lists of features, not arrays")
         return ArrayFeatures()
     token = first[0] if first is not None else ""
     if isinstance(token, str | tuple) and edge_features is None:
-        return TemplateFeatures(spec_for(token))
+        return TemplateFeatures(default_spec(token))
     return ReadyFeatures(None, edge_features)
 
 
 def from_parts(
     kind: Any, meta: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]], strings: Any
 ) -> FeatureMap:
-    """The map of a kind from its parts."""
+    """Build the map of a kind from its parts."""
     maps: dict[Any, Any] = {m.kind: m for m in (TemplateFeatures, ReadyFeatures, ArrayFeatures)}
     if kind not in maps:
         raise InputError(f"unknown kind of features: {kind!r}")
@@ -306,18 +314,18 @@ def from_parts(
     return features
 
 
-def _size(x: Any) -> int:
+def _count_positions(x: Any) -> int:
     if isinstance(x, str | bytes | dict) or not (hasattr(x, "__len__") or hasattr(x, "shape")):
         raise InputError(f"a sequence must be a list of tokens, not {type(x).__name__}")
     return int(x.shape[0]) if hasattr(x, "shape") else len(x)
 
 
-def _csr(x: Any, i: int) -> Any:
+def _to_csr(x: Any, i: int) -> Any:
     from scipy import sparse
 
     if x.dtype.kind not in "biuf":
         raise InputError(
-            f"sequence {{sequence}} has dtype {x.dtype}: must be real numbers", sequence=i
+            f"sequence {{sequence}} has dtype {x.dtype}: must be a type of real numbers", sequence=i
         )
     # A copy, because eliminate_zeros would change the caller's matrix.
     matrix = sparse.csr_array(x, dtype=np.float64, copy=True)
@@ -325,7 +333,7 @@ def _csr(x: Any, i: int) -> Any:
     return matrix
 
 
-def _columns_of(x: Any, i: int) -> int:
+def _count_columns(x: Any, i: int) -> int:
     if getattr(x, "ndim", 0) != 2:
         raise InputError(
             "sequence {sequence} must be an array of shape (length, d), like the first sequence",
@@ -334,15 +342,15 @@ def _columns_of(x: Any, i: int) -> int:
     return int(x.shape[1])
 
 
-def _call_on_each(make: Maker | None, X: Any, lengths: NDArray[np.int64]) -> Any:
-    """make(x) for each sequence, validated; X itself without a function."""
+def _call_on_each(make: FeatureFunction | None, X: Any, lengths: NDArray[np.int64]) -> Any:
+    """Return validated make(x) for each sequence, or X itself if ``make`` is None."""
     if make is None:
         return X
     features = [make(x) for x in X]
     for i, (tokens, length) in enumerate(zip(features, lengths, strict=True)):
         if not isinstance(tokens, list | tuple):
             raise InputError(
-                f"the features of sequence {{sequence}} must be a list, not {type(tokens)}",
+                f"features of sequence {{sequence}} must be a list, not {type(tokens).__name__}",
                 sequence=i,
             )
         if len(tokens) != length:
@@ -355,7 +363,7 @@ def _call_on_each(make: Maker | None, X: Any, lengths: NDArray[np.int64]) -> Any
 
 
 class _MissingFunction:
-    """Placeholder for a function that a model file cannot store; it raises when it is called."""
+    """Stands for a function, which a model file cannot store. A call raises InputError."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -363,5 +371,5 @@ class _MissingFunction:
     def __call__(self, sequence: Any) -> Any:
         raise InputError(
             f"this model was trained with a function as {self.name}, which a file cannot store: "
-            f"pass it again: trellis.load(path, {self.name}=function)"
+            f"pass the function again with trellis.load(path, {self.name}=function)"
         )

@@ -1,8 +1,8 @@
 r"""Wapiti's pattern files: ``u:pre=%m[0,0,"^..?"]`` names the attribute ``u:pre=Yo`` of ``York``.
 
-A pattern starts with ``u`` (an attribute of a position), ``b`` (of the transition into it) or ``*``
-(both). Its commands read one column, ``row`` positions further on; or with ``@`` at an absolute
-position: ``@1`` is the first, ``@-1`` the last.
+A pattern starts with ``u`` (an attribute of a position), ``b`` (an attribute of the transition into
+it) or ``*`` (both). A command reads one column, ``row`` positions further on. With ``@``, the
+position is absolute: ``@1`` is the first, ``@-1`` the last.
 
     %x[row,column]           the value
     %t[row,column,"regex"]   "true" if the expression is found in the value, else "false"
@@ -63,7 +63,7 @@ _KINDS = {
 
 
 def parse(source: str | PathLike[str]) -> Spec:
-    r"""The spec of a pattern file: its text as a str, or a path to it.
+    r"""Parse a pattern file into a spec; ``source`` is its text as a str, or a path.
 
     >>> parse("u:ok\nu:%t[0,0]")
     Traceback (most recent call last):
@@ -76,28 +76,28 @@ def parse(source: str | PathLike[str]) -> Spec:
             continue
         kind = text[0].lower()
         if kind not in _EDGES:
-            raise FormatError(f"{where}: a pattern must begin with u, b or *, got {text!r}")
+            raise FormatError(f"{where}: a pattern must start with u, b or *, got {text!r}")
         text = kind + text[1:]
-        parts, literals = _commands(where, text)
+        parts, literals = _parse_commands(where, text)
         for edge in _EDGES[kind]:
             draft.add(text, parts, literals, edge)
     return draft.spec(outside=OUTSIDE)
 
 
-def _commands(where: str, text: str) -> tuple[list[tuple[int, Field, str]], list[str]]:
-    """The parts of a pattern and the literals around them."""
+def _parse_commands(where: str, text: str) -> tuple[list[tuple[int, Field, str]], list[str]]:
+    """Return the parts of a pattern, and the literals around them."""
     commands = [*_COMMAND.finditer(text)]
     starts, ends = [c.start() for c in commands], [c.end() for c in commands]
     spans = zip([0, *ends], [*starts, len(text)], strict=True)
     literals = [text[start:end] for start, end in spans]
     for literal in literals:
         if "%" in literal:
-            wrong = literal[literal.index("%") :]
-            raise FormatError(f"{where}: expected %x, %t or %m with [row,column…] at {wrong!r}")
-    return [_part(where, command) for command in commands], literals
+            tail = literal[literal.index("%") :]
+            raise FormatError(f"{where}: expected %x, %t or %m with [row,column…] at {tail!r}")
+    return [_parse_part(where, command) for command in commands], literals
 
 
-def _part(where: str, command: re.Match[str]) -> tuple[int, Field, str]:
+def _parse_part(where: str, command: re.Match[str]) -> tuple[int, Field, str]:
     letter, row, column = command["letter"], int(command["row"]), int(command["column"])
     if (command["regex"] is None) != (letter in "xX"):
         takes = "no" if letter in "xX" else "a"
@@ -114,7 +114,7 @@ def _part(where: str, command: re.Match[str]) -> tuple[int, Field, str]:
 
 
 def regex(pattern: str) -> str:
-    r"""Wapiti's regular expression as one of Python's `re`.
+    r"""Convert a regular expression of Wapiti to one of Python's `re`.
 
     >>> regex(r"^\u\l*$")
     '(?s)\\A[A-Z][a-z]*?\\Z'
@@ -122,15 +122,20 @@ def regex(pattern: str) -> str:
     body = pattern.removeprefix("^")
     items = _ITEM.findall(body)
     if "".join(map("".join, items)) != body:
-        raise FormatError(f"not one of Wapiti's regular expressions: {pattern!r}")
+        raise FormatError(f"{pattern!r} is not a regular expression of Wapiti")
     start = "" if body == pattern else r"\A"
     end = r"\Z" if items[-1:] == [("$", "")] else ""
     middle = items[:-1] if end else items
-    return "(?s)" + start + "".join(_character(c) + _REPEATS[times] for c, times in middle) + end
+    return (
+        "(?s)"
+        + start
+        + "".join(_convert_character(c) + _REPEATS[times] for c, times in middle)
+        + end
+    )
 
 
-def _character(text: str) -> str:
-    """The expression for one character: ``.``, a class, or the character itself."""
+def _convert_character(text: str) -> str:
+    """Return the expression of `re` for ``.``, a class or a character of Wapiti."""
     if text == ".":
         return text
     letter = text.removeprefix("\\")

@@ -1,6 +1,6 @@
-"""Built-in features: the words around a token, their shapes, affixes, neighbours and columns.
+"""Built-in features: the words around a token, their shapes, affixes and columns.
 
-A template is written as its name: ``w[-1]|w[0]`` joins the previous word and the word itself to the
+A template is defined by its name: ``w[-1]|w[0]`` joins the previous word and the word itself to the
 attribute ``w[-1]|w[0]=New|York``. `Window` generates such names from a few settings; `named` parses
 them:
 
@@ -19,7 +19,7 @@ from trellis.errors import InputError
 from trellis.features.kinds import KINDS
 from trellis.features.spec import Draft, Field, Gazetteer, Spec
 
-__all__ = ["Window", "chunking", "chunking_rich", "named", "ner", "pos", "spec_for"]
+__all__ = ["Window", "chunking", "chunking_rich", "default_spec", "named", "ner", "pos"]
 
 _PART = re.compile(r"([^\[\]|=]+)\[([+-]?[0-9]{1,9})\]")
 _KIND = re.compile(r"([a-z_]+)([0-9]{0,9})")
@@ -33,16 +33,16 @@ def named(
     gazetteers: Iterable[Gazetteer] = (),
     edges: Iterable[str] = (),
 ) -> Spec:
-    """The spec of templates that are written as their names.
+    """Return the spec of templates that are defined by their names.
 
     A template that reads a position outside of the sequence adds no attribute.
 
-    A name is ``field[offset]``, several of these joined by ``|``, or one of ``bias`` (everywhere),
-    ``__BOS__`` (first position) and ``__EOS__`` (last position). A field is ``w`` (the word), a
-    kind of `trellis.features.kinds.KINDS` that needs no pattern, with its size where it has one
-    (``suffix3``), a gazetteer, or a column after the first; ``columns`` names those.
-    ``pos.prefix1`` is a kind of such a column. ``edges`` are templates of the transition into a
-    position.
+    A name is ``field[offset]``, or several of these joined by ``|``, or one of ``bias`` (every
+    position), ``__BOS__`` (the first position) and ``__EOS__`` (the last position). A field is
+    ``w`` (the word), a column, a gazetteer, or a kind of `trellis.features.kinds.KINDS` that needs
+    no pattern, with its size if it has one: ``suffix3``. ``columns`` are the names of the columns
+    after the first. ``pos.prefix1`` applies a kind to the column ``pos``. ``edges`` are templates
+    of the transition into a position.
 
     >>> spec = named(["w[0]", "pos.prefix1[0]|pos[1]"], columns=["pos"], edges=["pos[0]"])
     >>> spec.fields[1], spec.templates[2].edge
@@ -56,7 +56,7 @@ def named(
     known = {"w": Field()}
     known |= {name: Field(column=n) for n, name in enumerate(columns, start=1)}
     known |= {g.name: Field(kind="gazetteer", pattern=g.name) for g in gazetteers}
-    if len(known) < 1 + len(columns) + len(gazetteers) or any(map(_kind, known)):
+    if len(known) < 1 + len(columns) + len(gazetteers) or any(map(_parse_kind, known)):
         raise InputError(
             f"columns {[*columns]} and gazetteers {[g.name for g in gazetteers]} must have "
             "distinct names, other than 'w' and the kinds of fields"
@@ -64,49 +64,51 @@ def named(
     draft = Draft()
     for edge, group in ((False, names), (True, edges)):
         for name in group:
-            _add(draft, name, known, edge)
+            _add_template(draft, name, known, edge)
     return draft.spec(gazetteers=gazetteers)
 
 
-def _add(draft: Draft, name: str, known: Mapping[str, Field], edge: bool) -> None:
+def _add_template(draft: Draft, name: str, known: Mapping[str, Field], edge: bool) -> None:
     if name in _FLAGS:
         flag = _FLAGS[name]
         parts, literals = ([(0, flag)], [name, ""]) if flag else ([], [name])
     else:
         texts = name.split("|")
         matches = [_PART.fullmatch(text) for text in texts]
-        parts = [(int(m[2]), _field(m[1], name, known)) for m in matches if m]
+        parts = [(int(m[2]), _find_field(m[1], name, known)) for m in matches if m]
         if len(parts) < len(texts):
-            wrong = texts[matches.index(None)]
-            raise InputError(f"template {name!r}: expected field[offset], got {wrong!r}")
+            invalid = texts[matches.index(None)]
+            raise InputError(f"template {name!r}: expected field[offset], got {invalid!r}")
         literals = [f"{name}=", *["|"] * (len(parts) - 1), ""]
     draft.add(name, parts, literals, edge)
 
 
-def _field(text: str, name: str, known: Mapping[str, Field]) -> Field:
-    """The field with the name ``text``, which occurs in the template ``name``."""
+def _find_field(text: str, name: str, known: Mapping[str, Field]) -> Field:
+    """Return the field with the name ``text``; errors mention the template ``name``."""
     if text in known:
         return known[text]
     prefix, _, suffix = text.rpartition(".")
     column = known.get(prefix or "w")
-    kind = _kind(suffix)
+    kind = _parse_kind(suffix)
     if kind is None or column is None or column.kind != "value":
         raise InputError(
-            f"template {name!r}: there is no field {text!r}; there are {', '.join(known)}, "
-            f"and the kinds {', '.join(_PLAIN_KINDS)}"
+            f"template {name!r}: field {text!r} is unknown: must be one of {', '.join(known)}, "
+            f"or a kind: {', '.join(_PLAIN_KINDS)}"
         )
     return Field(column.column, *kind)
 
 
-def _kind(text: str) -> tuple[str, int] | None:
-    """``("suffix", 3)`` for ``suffix3``; None if there is no such kind."""
+def _parse_kind(text: str) -> tuple[str, int] | None:
+    """Return ``("suffix", 3)`` for ``suffix3``; None if there is no such kind."""
     parsed = _KIND.fullmatch(text)
     return (parsed[1], int(parsed[2] or 0)) if parsed and parsed[1] in _PLAIN_KINDS else None
 
 
 @dataclass(frozen=True)
 class Window:
-    """Templates of positions i - r … i + r; radius 0 is the token itself, None is no template.
+    """Generates the templates of positions i - r … i + r.
+
+    A radius r of 0 means the token itself. None means no template.
 
     >>> Window(words=0, bigrams=None).spec().columns
     1
@@ -140,27 +142,27 @@ class Window:
     bigrams: int | None = 1
     """Radius of pairs of neighbouring words."""
     trigrams: int | None = None
-    """Radius of three words in a row."""
+    """Radius of three consecutive words."""
     position: bool = True
-    """Attributes of the first and of the last position."""
+    """True for an attribute of the first, and one of the last position."""
     bias: bool = True
-    """An attribute of every position."""
+    """True for an attribute of every position."""
     columns: tuple[str, ...] = ()
-    """Names of the columns after the first, the word."""
+    """Names of the columns after the first column, which is the word."""
     column_window: int | None = 2
     """Radius of the values of these columns."""
     column_bigrams: int | None = 2
-    """Radius of pairs of neighbouring values."""
+    """Radius of pairs of neighbouring values of these columns."""
     column_trigrams: int | None = 2
-    """Radius of three values in a row."""
+    """Radius of three consecutive values of these columns."""
     gazetteers: Mapping[str, Iterable[str]] | None = None
     """Lists of phrases by name; words are separated by spaces, and case is ignored."""
     gazetteer_window: int | None = 1
     """Radius of the gazetteer fields."""
     extra: tuple[str, ...] = ()
-    """Additional templates, written as in `named`."""
+    """Names of additional templates, as in `named`."""
     edges: tuple[str, ...] = ()
-    """Templates of the transition into a position, written as in `named`."""
+    """Names of templates of the transition into a position, as in `named`."""
 
     def __post_init__(self) -> None:
         for setting in fields(self):
@@ -169,45 +171,49 @@ class Window:
             if setting.type != (int | None) or radius is None:
                 continue
             if not isinstance(radius, int) or isinstance(radius, bool) or radius < 0:
-                raise InputError(f"{setting.name} must be None, or 0 or more, got {radius!r}")
+                raise InputError(
+                    f"{setting.name} must be None or an integer of at least 0, got {radius!r}"
+                )
 
     def names(self) -> Iterator[str]:
-        """The templates, written as in `named`."""
+        """Yield the names of the templates, for `named`."""
         yield from ["bias"] * self.bias
         yield from ["__BOS__", "__EOS__"] * self.position
-        yield from _grams("w", 1, self.words)
+        yield from _list_ngrams("w", 1, self.words)
         for kind in ("lower", "shape", "short_shape", "digits", "case", "alnum"):
-            yield from _grams(kind, 1, getattr(self, kind))
+            yield from _list_ngrams(kind, 1, getattr(self, kind))
         lower = "lower_" if self.lower_affixes else ""
         for size in self.prefixes:
-            yield from _grams(f"{lower}prefix{size}", 1, self.affixes)
+            yield from _list_ngrams(f"{lower}prefix{size}", 1, self.affixes)
         for size in self.suffixes:
-            yield from _grams(f"{lower}suffix{size}", 1, self.affixes)
-        yield from _grams("w", 2, self.bigrams)
-        yield from _grams("w", 3, self.trigrams)
+            yield from _list_ngrams(f"{lower}suffix{size}", 1, self.affixes)
+        yield from _list_ngrams("w", 2, self.bigrams)
+        yield from _list_ngrams("w", 3, self.trigrams)
         for column in self.columns:
-            yield from _grams(column, 1, self.column_window)
-            yield from _grams(column, 2, self.column_bigrams)
-            yield from _grams(column, 3, self.column_trigrams)
+            yield from _list_ngrams(column, 1, self.column_window)
+            yield from _list_ngrams(column, 2, self.column_bigrams)
+            yield from _list_ngrams(column, 3, self.column_trigrams)
         for gazetteer in self.gazetteers or ():
-            yield from _grams(gazetteer, 1, self.gazetteer_window)
+            yield from _list_ngrams(gazetteer, 1, self.gazetteer_window)
         yield from self.extra
 
     def spec(self) -> Spec:
-        """The spec of this window, for the extractor."""
-        phrases = {name: _phrases(name, texts) for name, texts in (self.gazetteers or {}).items()}
+        """Return the spec of this window."""
+        phrases = {
+            name: _split_phrases(name, texts) for name, texts in (self.gazetteers or {}).items()
+        }
         gazetteers = [Gazetteer(*item) for item in phrases.items()]
         return named(self.names(), self.columns, gazetteers, self.edges)
 
 
-def _phrases(name: str, texts: Iterable[str]) -> tuple[tuple[str, ...], ...]:
+def _split_phrases(name: str, texts: Iterable[str]) -> tuple[tuple[str, ...], ...]:
     if isinstance(texts, str):
         raise InputError(f"gazetteer {name!r} must be a list of phrases, got the str {texts!r}")
     return tuple(tuple(text.split()) for text in texts)
 
 
-def _grams(field: str, n: int, radius: int | None) -> Iterator[str]:
-    """The names of n neighbours within a radius: ``w[-1]|w[0]`` and ``w[0]|w[1]`` for 2 and 1."""
+def _list_ngrams(field: str, n: int, radius: int | None) -> Iterator[str]:
+    """Yield names of n neighbours within a radius: n=2, radius=1 gives w[-1]|w[0], w[0]|w[1]."""
     if radius is not None:
         for first in range(-radius, radius - n + 2):
             yield "|".join(f"{field}[{offset}]" for offset in range(first, first + n))
@@ -225,7 +231,7 @@ _CHUNKING = Window(
 
 
 def chunking() -> Spec:
-    """The features of CRFsuite's chunking example, for tokens (word, part of speech).
+    """Return the features of CRFsuite's chunking example; tokens are (word, part of speech).
 
     >>> [t.name for t in chunking().templates][:6]
     ['__BOS__', '__EOS__', 'w[-2]', 'w[-1]', 'w[0]', 'w[1]']
@@ -234,31 +240,31 @@ def chunking() -> Spec:
 
 
 def chunking_rich() -> Spec:
-    """The features of `chunking`, and words joined with the parts of speech beside them.
+    """Return the features of `chunking`, and words joined with the parts of speech next to them.
 
-    Use it as ``CRF(chunking_rich(), states="all")``: a label that never occurs with a feature then
-    gets a weight as well, which can become negative.
+    Use it as ``CRF(chunking_rich(), states="all")``. Then pairs of a feature and a label that
+    do not occur in the training data have weights too, which can become negative.
 
     >>> "w[0]|pos[1]" in {t.name for t in chunking_rich().templates}
     True
     """
-    beside = ("pos[-1]|w[0]", "w[-1]|pos[0]", "w[0]|pos[0]", "w[0]|pos[1]", "pos[0]|w[1]")
-    return replace(_CHUNKING, bias=True, extra=(*beside, "w[-1]|w[1]")).spec()
+    pairs = ("pos[-1]|w[0]", "w[-1]|pos[0]", "w[0]|pos[0]", "w[0]|pos[1]", "pos[0]|w[1]")
+    return replace(_CHUNKING, bias=True, extra=(*pairs, "w[-1]|w[1]")).spec()
 
 
-def _columns(names: object) -> tuple[str, ...]:
+def _validate_columns(names: object) -> tuple[str, ...]:
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise InputError(f"columns must be a list of names, got {names!r}")
     return tuple(names)
 
 
 def ner(columns: Sequence[str] = (), gazetteers: Mapping[str, Iterable[str]] | None = None) -> Spec:
-    """Features for names in text: surrounding words in lower case, their shapes, long affixes.
+    """Return features for named entities: words in lower case, their shapes, long affixes.
 
     >>> "short_shape[-1]|short_shape[0]" in {t.name for t in ner().templates}
     True
     """
-    beside = (f"lower_{affix}3[{i}]" for i in (-1, 1) for affix in ("prefix", "suffix"))
+    neighbor_affixes = (f"lower_{affix}3[{i}]" for i in (-1, 1) for affix in ("prefix", "suffix"))
     return Window(
         words=0,
         bigrams=None,
@@ -269,22 +275,22 @@ def ner(columns: Sequence[str] = (), gazetteers: Mapping[str, Iterable[str]] | N
         prefixes=(1, 2, 3, 4, 5),
         suffixes=(1, 2, 3, 4, 5),
         lower_affixes=True,
-        columns=_columns(columns),
+        columns=_validate_columns(columns),
         column_trigrams=1,
         gazetteers=gazetteers,
         extra=(
-            *_grams("lower", 2, 2),
-            *_grams("short_shape", 2, 1),
-            *_grams("short_shape", 3, 1),
+            *_list_ngrams("lower", 2, 2),
+            *_list_ngrams("short_shape", 2, 1),
+            *_list_ngrams("short_shape", 3, 1),
             "lower[-1]|short_shape[0]",
             "short_shape[0]|lower[1]",
-            *beside,
+            *neighbor_affixes,
         ),
     ).spec()
 
 
 def pos() -> Spec:
-    """Features for parts of speech: long affixes, surrounding words, shape.
+    """Return features for part-of-speech tagging: long affixes, surrounding words, shapes.
 
     >>> "lower_suffix5[0]" in {t.name for t in pos().templates}
     True
@@ -299,7 +305,7 @@ def pos() -> Spec:
         suffixes=(1, 2, 3, 4, 5),
         lower_affixes=True,
         extra=(
-            *_grams("lower", 2, 1),
+            *_list_ngrams("lower", 2, 1),
             "lower_suffix3[-1]",
             "lower_suffix3[1]",
             "lower_suffix3[-1]|lower_suffix3[0]",
@@ -307,10 +313,10 @@ def pos() -> Spec:
     ).spec()
 
 
-def spec_for(token: str | Sequence[str]) -> Spec:
-    """The default `Window` for tokens like this one: a str, or a tuple of columns.
+def default_spec(token: str | Sequence[str]) -> Spec:
+    """Return the default features for tokens like this one: a str, or a tuple of columns.
 
-    >>> spec_for("Paris").columns, spec_for(("Paris", "NNP", "B-NP")).columns
+    >>> default_spec("Paris").columns, default_spec(("Paris", "NNP", "B-NP")).columns
     (1, 3)
     """
     if isinstance(token, str):

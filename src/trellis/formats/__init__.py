@@ -1,1 +1,1 @@
-"""Files that trellis reads or writes: bytes on disk <-> arrays and metadata."""
+"""Readers and writers of model files: native, CRFsuite, CRF++, Wapiti, fastText, word2vec, …."""

@@ -33,9 +33,9 @@ class FullScore(NamedTuple):
 
     log10: float
     length: int
-    """Length of the longest n-gram of the model that matched."""
+    """Length of the n-gram that was found in the model."""
     oov: bool
-    """Whether the word is not in the vocabulary."""
+    """True if the word is not in the vocabulary."""
 
 
 class NGramModel:
@@ -94,12 +94,12 @@ class NGramModel:
     def step(self, state: int, word: str) -> tuple[float, int]:
         """Return log10 p(word | state) and the next state, an opaque number."""
         if not is_text(word):
-            raise InputError(f"a word is {word!r:.80}: must be text")
+            raise InputError(f"word is {word!r:.80}: must be a str without unpaired surrogates")
         try:
-            log10, after, _ = self._core.step(state, word)
+            log10, next_state, _ = self._core.step(state, word)
         except (ValueError, TypeError):
-            raise InputError(f"{state!r:.80} is not a state of this model") from None
-        return log10, after
+            raise InputError(f"state is {state!r:.80}: must be a state of this model") from None
+        return log10, next_state
 
     def perplexity(self, sentence: str | Sequence[str]) -> float:
         """10^(-score / n), where n counts the words and ``</s>``."""
@@ -108,7 +108,7 @@ class NGramModel:
 
 
 def read(path: str | os.PathLike[str]) -> NGramModel:
-    """Read an ARPA file, possibly compressed by gzip or xz; a FormatError names the line."""
+    """Read an ARPA file, possibly compressed by gzip or xz; raise FormatError if it is invalid."""
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"path is {type(path).__name__}: must be a str or a path")
     reader = _core.ArpaReader()
@@ -123,7 +123,7 @@ def read(path: str | os.PathLike[str]) -> NGramModel:
 
 
 def _check_words(sentence: Any) -> list[str]:
-    """Return the words of a sentence; raise if they are not valid text."""
+    """Return the words of a sentence; raise InputError if they are not valid text."""
     words = sentence.split() if isinstance(sentence, str) else sentence
     if not isinstance(words, Sequence) or not all(isinstance(word, str) for word in words):
         raise InputError(f"a sentence must be a str or a list of str, not {sentence!r:.80}")

@@ -1,7 +1,7 @@
-"""Arrays from files of other programs: ``.npy``, ``.npz`` and ``.safetensors``.
+"""Read arrays from files of other programs: ``.npy``, ``.npz`` and ``.safetensors``.
 
-Nothing is unpickled. No memory is allocated for sizes that a header only declares: they must match
-the bytes of the file.
+Nothing is unpickled. The sizes in a header must match the size of the file before memory is
+allocated.
 
 >>> import tempfile
 >>> path = Path(tempfile.mkdtemp()) / "two.npz"
@@ -30,7 +30,7 @@ __all__ = ["read"]
 Array: TypeAlias = NDArray[Any]
 
 _ZIP, _NPY = b"PK\x03\x04", b"\x93NUMPY"
-# Everything that zipfile raises for damaged archives.
+# All errors that zipfile raises for damaged archives.
 _BROKEN = (ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError)
 
 
@@ -47,14 +47,14 @@ def read(path: str | os.PathLike[str]) -> dict[str, Array]:
         if data.startswith(_ZIP):
             return _parse_npz(data)
         if data[8:9] != b"{":
-            raise FormatError("neither a .npy, a .npz nor a .safetensors file")
+            raise FormatError("not a .npy, .npz or .safetensors file")
         return _parse_safetensors(data)
     except FormatError as error:
         raise FormatError(f"{path}: {error}") from None
 
 
 def _parse_npy(data: bytes) -> Array:
-    """A ``.npy`` file: magic, version, header, values."""
+    """Parse a ``.npy`` file: magic, version, header, values."""
     file = io.BytesIO(data)
     try:
         version = npy.read_magic(file)
@@ -68,14 +68,14 @@ def _parse_npy(data: bytes) -> Array:
     size = math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or size != len(data) - start:
         raise FormatError(
-            f"shape {shape} and dtype {dtype} take {size} bytes, {len(data) - start} follow"
+            f"shape {shape} and dtype {dtype} need {size} bytes, the file has {len(data) - start}"
         )
     values = np.frombuffer(data, dtype, offset=start)
     return values.reshape(shape, order="F" if column_major else "C")
 
 
 def _parse_npz(data: bytes) -> dict[str, Array]:
-    """A ``.npz`` file: a ZIP archive of ``.npy`` files."""
+    """Parse a ``.npz`` file: a ZIP archive of ``.npy`` files."""
     arrays: dict[str, Array] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -92,7 +92,7 @@ def _parse_npz(data: bytes) -> dict[str, Array]:
 
 
 def _parse_safetensors(data: bytes) -> dict[str, Array]:
-    """A ``.safetensors`` file."""
+    """Parse a ``.safetensors`` file."""
     places, start = parse_any(memoryview(data))
     return {
         name: np.ndarray(place.shape, place.dtype, buffer=data, offset=start + place.begin)

@@ -1,4 +1,4 @@
-"""Atomic writes: a reader sees the old file or the complete new one, also after a crash."""
+"""Atomic writes: after a crash, a file has either its old or its complete new contents."""
 
 import glob
 import hashlib
@@ -19,7 +19,7 @@ _SUFFIX = ".trellis.tmp"
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a temporary file that replaces ``path`` when the block ends, or is removed on an error.
+    """Yield a temporary file. It replaces ``path`` at the end of the block; an error removes it.
 
     The new file keeps the permissions of the old one. A symbolic link stays a link.
 
@@ -33,9 +33,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     b'hello'
     """
     target = Path(os.path.realpath(path))
-    mode = _permissions(target)
-    temporary = target.with_name(f"{_prefix(target)}{secrets.token_hex(8)}{_SUFFIX}")
-    file = open(temporary, "xb")  # noqa: SIM115 (before `try`: if this fails, the file is not ours to remove)
+    mode = _get_permissions(target)
+    temporary = target.with_name(f"{_make_prefix(target)}{secrets.token_hex(8)}{_SUFFIX}")
+    file = open(temporary, "xb")  # noqa: SIM115 (outside of `try`: if open fails, there is no file to remove)
     try:
         with file:
             if mode is not None:
@@ -59,19 +59,21 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 def clear_leftovers(path: str | os.PathLike[str]) -> None:
     """Remove the temporary files of processes that were killed while they wrote ``path``."""
     target = Path(os.path.realpath(path))
-    for file in target.parent.glob(f"{glob.escape(_prefix(target))}{'[0-9a-f]' * 16}{_SUFFIX}"):
+    for file in target.parent.glob(
+        f"{glob.escape(_make_prefix(target))}{'[0-9a-f]' * 16}{_SUFFIX}"
+    ):
         file.unlink(missing_ok=True)
 
 
-def _prefix(target: Path) -> str:
+def _make_prefix(target: Path) -> str:
     """Return the start of the names of temporary files, short enough for any file system."""
     name = os.fsencode(target.name)
     return f".{target.name if len(name) <= 200 else hashlib.sha256(name).hexdigest()}."
 
 
-def _permissions(target: Path) -> int | None:
+def _get_permissions(target: Path) -> int | None:
     """Return the permissions of an existing file, or None."""
-    target.parent.stat()  # so that the error for a missing folder names the folder
+    target.parent.stat()  # if the folder is missing, the error names the folder
     try:
         mode = target.stat().st_mode
     except FileNotFoundError:

@@ -41,7 +41,9 @@ def read(path: str | os.PathLike[str], encoding: str = "utf-8") -> TextModel:
         maxid, factor = _parse_header(_read_part(file, "header", encoding))
         labels = _read_part(file, "labels", encoding)
         if len(set(labels)) != len(labels) or not labels or len(labels) > MAX_LABELS:
-            raise FormatError(f"its {len(labels)} labels must be distinct, at most {MAX_LABELS}")
+            raise FormatError(
+                f"the model has {len(labels)} labels: must be 1 to {MAX_LABELS} distinct labels"
+            )
         templates = "\n".join(_read_part(file, "templates", encoding))
         name_list, begin, states = _read_features(file, encoding)
         order = np.argsort(begin, kind="stable")
@@ -49,28 +51,32 @@ def read(path: str | os.PathLike[str], encoding: str = "utf-8") -> TextModel:
         ends = np.zeros(len(order) + 1, np.int64)
         np.cumsum(np.where(states, len(labels), len(labels) ** 2), out=ends[1:])
         if not np.array_equal(begin[order], ends[:-1]) or int(ends[-1]) != maxid:
-            raise FormatError("the ids of its features overlap, leave gaps, or contradict maxid")
+            raise FormatError("the ids of the features overlap, have gaps, or contradict maxid")
         names = name_list.names("features", order)
-        del begin, order, name_list  # a large model should not be in memory twice
+        del (
+            begin,
+            order,
+            name_list,
+        )  # frees memory: otherwise a large model would be in memory twice
         number, weight = read_weights(file, maxid, indexed=False)
         weight *= factor
         if not np.isfinite(weight).all():
-            raise FormatError(f"its cost-factor of {factor} makes the weights infinite")
+            raise FormatError(f"a weight multiplied by the cost-factor {factor} is infinite")
         return TextModel(labels, templates, names, ends, states, number, weight)
 
 
-def _lines(file: IO[bytes], part: str) -> Iterator[bytes]:
+def _read_until_blank(file: IO[bytes], part: str) -> Iterator[bytes]:
     """Yield the lines up to a blank line."""
     for line in file:
         if line == b"\n":
             return
         yield line[:-1]
-    raise FormatError(f"there is no blank line after its {part}")
+    raise FormatError(f"there is no blank line after the {part}")
 
 
 def _read_part(file: IO[bytes], part: str, encoding: str) -> list[str]:
     """Return the lines of one part of the file."""
-    return [line.decode(encoding) for line in _lines(file, part)]
+    return [line.decode(encoding) for line in _read_until_blank(file, part)]
 
 
 def _parse_header(lines: list[str]) -> tuple[int, float]:
@@ -79,29 +85,29 @@ def _parse_header(lines: list[str]) -> tuple[int, float]:
     for line in lines:
         key, colon, value = line.partition(": ")
         if not colon:
-            raise FormatError(f"not a CRF++ model: {line!r:.80} is not a line of its header")
+            raise FormatError(f"not a CRF++ model: {line!r:.80} is not a line of a header")
         fields[key] = value
     numbers = {}
     for key in ("version", "cost-factor", "maxid", "xsize"):
         try:
             numbers[key] = float(fields[key])
         except (KeyError, ValueError):
-            raise FormatError(f"its header has no number for {key}") from None
+            raise FormatError(f"the header has no number for {key}") from None
     if numbers["version"] != 100:
         raise FormatError(f"version {fields['version']} is unknown: only 100 can be read")
     if not np.isfinite(numbers["cost-factor"]):
-        raise FormatError(f"its cost-factor is {fields['cost-factor']}")
+        raise FormatError(f"cost-factor is {fields['cost-factor']}: must be finite")
     if not 0 <= numbers["maxid"] < 2**31 or numbers["maxid"] % 1:
-        raise FormatError(f"its maxid is {fields['maxid']}")
+        raise FormatError(f"maxid is {fields['maxid']}: must be an integer of 0 to 2^31 - 1")
     return int(numbers["maxid"]), numbers["cost-factor"]
 
 
 def _read_features(
     file: IO[bytes], encoding: str
 ) -> tuple[NameList, NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the names, the number of each first weight, and whether its weights are of labels."""
+    """Return the names, the number of each first weight, and True for each attribute of labels."""
     names, begin, states = NameList(encoding), array("q"), bytearray()
-    for line in _lines(file, "features"):
+    for line in _read_until_blank(file, "features"):
         digits, _, name = line.partition(b" ")
         if not digits.isdigit() or len(digits) > 15 or name[:1] not in (b"U", b"B"):
             raise FormatError(f"{line[:80]!r} is not the id and the name of a feature")

@@ -35,13 +35,15 @@ _HEADER = 48  # bytes of the header
 _CHUNK = 12  # bytes of the header of a chunk: name, size, count
 _FEATURE = np.dtype([("type", "<u4"), ("source", "<u4"), ("target", "<u4"), ("weight", "<f8")])
 _RECORDS = 24 + 8 * 256  # bytes of the header and the hash tables of a dictionary
-_BYTE_ORDER = 0x62445371  # written as a number, so that a reader notices another byte order
+_BYTE_ORDER = (
+    0x62445371  # stored as an integer: a reader with another byte order sees another number
+)
 _BLOCK = 1 << 16  # features validated at a time, so that temporary arrays stay small
 _MAX_LABELS = 1 << 14  # label pairs must fit into int32, and their table into memory
 
 
 class Model(NamedTuple):
-    """A model as it is stored: labels, names of attributes, and weights."""
+    """The contents of a model file: labels, names of attributes, and weights."""
 
     labels: list[str]
     attributes: Names
@@ -112,7 +114,7 @@ class _Reader:
         del self.header[""]
         if self.header["size"] != len(data):
             raise FormatError(
-                f"the header says {self.header['size']} bytes, but there are {len(data)}"
+                f"the header has size {self.header['size']}, but the file has {len(data)} bytes"
             )
         if self.header["version"] != 100:
             raise FormatError(f"version {self.header['version']} is unknown: only 100 can be read")
@@ -126,7 +128,7 @@ class _Reader:
         return np.frombuffer(self.data, "<u4", count, begin)
 
     def scattered(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the uint32 at each offset; the offsets must be valid."""
+        """Return the uint32 at each offset. The offsets are not validated."""
         values = np.zeros(len(offsets), np.int64)
         for k in range(4):  # byte by byte, because the offsets need not be aligned
             values |= self.data[offsets + k].astype(np.int64) << (8 * k)
@@ -136,7 +138,9 @@ class _Reader:
         """Read and validate the model."""
         counts = self.header["num_labels"], self.header["num_attrs"]
         if counts[0] > _MAX_LABELS:
-            raise FormatError(f"{counts[0]} labels are too many")
+            raise FormatError(
+                f"the model has {counts[0]} labels: at most {_MAX_LABELS} can be read"
+            )
         features = self.features(*counts)
         labels = self.names("off_labels", counts[0], "label").decoded("label", encoding)
         if len(set(labels)) != len(labels):
@@ -198,7 +202,7 @@ class _Reader:
 
     @staticmethod
     def check_order(features: Array) -> None:
-        """Raise unless the features are sorted by type, source and target, as in CRFsuite."""
+        """Raise FormatError unless the features are sorted by type, source and target."""
         rises = np.zeros(max(len(features) - 1, 0), np.bool_)
         for field in ("target", "source", "type"):
             before, after = features[field][:-1], features[field][1:]
@@ -223,7 +227,9 @@ class _Reader:
                 f"{what}s: the {size} bytes of the dictionary extend beyond the end of the file"
             )
         if entries != count:
-            raise FormatError(f"{what}s: the dictionary has {entries}, the header says {count}")
+            raise FormatError(
+                f"{what}s: the dictionary has {entries} entries, but the header has {count}"
+            )
         if count and not _RECORDS <= backward <= size - 4 * count:
             raise FormatError(f"{what}s: the list of offsets is outside the dictionary")
         offsets = self.integers(begin + backward, count, f"{what}s").astype(np.int64)
@@ -243,28 +249,28 @@ class _Reader:
 
     @staticmethod
     def raise_for(wrong: NDArray[np.bool_], what: str) -> None:
-        """Raise if any is wrong; ``#`` in the message is replaced by the first index."""
+        """Raise FormatError if any item is wrong; its first index replaces ``#`` in the message."""
         if wrong.any():
             raise FormatError(what.replace("#", str(int(np.argmax(wrong)))))
 
     def check_references(
         self, source: Array, number: int, count: int, field: str, name: bytes
     ) -> None:
-        """Validate the table that lists, for each source, the numbers of its features.
+        """Validate the table with the numbers of the features of each source.
 
         The features are sorted by source, so their numbers must count up from ``number``.
         """
         begin, what = self.header[field], name.decode()
         entries = self.chunk(begin, name)
         if entries < count:
-            raise FormatError(f"{what}: {entries} entries for {count}")
+            raise FormatError(f"{what}: the table has {entries} entries, but {count} are needed")
         offsets = self.integers(begin + _CHUNK, count, what).astype(np.int64)
         self.raise_for(
             offsets + 4 > len(self.data), f"{what}: entry # is beyond the end of the file"
         )
         sizes = self.scattered(offsets)
         expected = np.bincount(source, minlength=count)
-        self.raise_for(sizes != expected, f"{what}: entry # contradicts the features")
+        self.raise_for(sizes != expected, f"{what}: the size of entry # contradicts the features")
         self.raise_for(
             offsets + 4 + 4 * sizes > len(self.data),
             f"{what}: entry # extends beyond the end of the file",
@@ -275,7 +281,7 @@ class _Reader:
             start = int(ends[first] - sizes[first])
             last = max(first + 1, int(np.searchsorted(ends, start + _BLOCK, side="right")))
             block = slice(first, last)
-            # Reference i of all is at byte ``shift[i] + 4 i``.
+            # Reference i is at byte ``shift[i] + 4 i``.
             shift = np.repeat(offsets[block] + 4 - 4 * (ends[block] - sizes[block]), sizes[block])
             index = np.arange(start, start + len(shift))
             wrong = self.scattered(shift + 4 * index) != number + index
@@ -287,7 +293,7 @@ class _Reader:
 
 
 def write(path: str | os.PathLike[str], parts: Parts) -> None:
-    """Write a file for CRFsuite. A failure leaves an old file unchanged."""
+    """Write a file for CRFsuite. If this fails, an existing file is not changed."""
     blocks = encode(parts)
     with replacing(Path(path)) as file:
         for block in blocks:
@@ -295,13 +301,13 @@ def write(path: str | os.PathLike[str], parts: Parts) -> None:
 
 
 def encode(parts: Parts) -> list[bytes]:
-    """Return the bytes of the file. Weights of 0 are left out, as CRFsuite does."""
-    parts = _without_zeros(parts)
+    """Return the bytes of the file. As in CRFsuite, weights of 0 are not stored."""
+    parts = _drop_zeros(parts)
     labels = pack_strings(parts.labels)
     for what, data in (("label", labels[0]), ("attribute", parts.names)):
         if np.any(data == 0):
             raise InputError(
-                f"a name of the {what}s contains a zero byte: CRFsuite cannot store it"
+                f"the name of a {what} contains a zero byte, which CRFsuite cannot store"
             )
     states, bigrams = len(parts.state_weight), len(parts.bigram_weight)
     features = np.empty(states + bigrams, _FEATURE)
@@ -309,13 +315,13 @@ def encode(parts: Parts) -> list[bytes]:
     features["source"] = np.concatenate([parts.state_attribute, parts.before])
     features["target"] = np.concatenate([parts.state_label, parts.after])
     features["weight"] = np.concatenate([parts.state_weight, parts.bigram_weight])
-    blocks = [bytes(_HEADER), _chunk(b"FEAT", features.tobytes(), len(features))]
+    blocks = [bytes(_HEADER), _encode_chunk(b"FEAT", features.tobytes(), len(features))]
     offsets = [_HEADER]
     for data, ends in (labels, (parts.names, parts.ends)):
         offsets.append(sum(map(len, blocks)))
         blocks.append(_core.make_cqdb(np.ascontiguousarray(data), ends).tobytes())
     counts = len(parts.labels), len(parts.ends) - 1
-    # CRFsuite expects two more, empty entries: of the begin and of the end of a sequence.
+    # CRFsuite expects two additional empty entries, for the start and the end of a sequence.
     tables = (
         (b"LFRF", _References(parts.before, states, counts[0], 2)),
         (b"AFRF", _References(parts.state_attribute, 0, counts[1], 0)),
@@ -332,7 +338,7 @@ def encode(parts: Parts) -> list[bytes]:
     return blocks
 
 
-def _without_zeros(parts: Parts) -> Parts:
+def _drop_zeros(parts: Parts) -> Parts:
     """Return the parts without weights of 0, and without attributes that have no other weight."""
     states, bigrams = np.asarray(parts.state_weight) != 0, np.asarray(parts.bigram_weight) != 0
     attribute = np.asarray(parts.state_attribute)[states]
@@ -353,12 +359,12 @@ def _without_zeros(parts: Parts) -> Parts:
     )
 
 
-def _chunk(name: bytes, body: bytes, count: int) -> bytes:
+def _encode_chunk(name: bytes, body: bytes, count: int) -> bytes:
     return name + np.array([_CHUNK + len(body), count], "<u4").tobytes() + body
 
 
 class _References(NamedTuple):
-    """A table of the features of each source."""
+    """The arguments of `_encode_references`: a table of the features of each source."""
 
     source: Array
     """``(features,)``, ascending."""
@@ -371,9 +377,9 @@ class _References(NamedTuple):
 
 
 def _encode_references(name: bytes, references: _References, begin: int) -> bytes:
-    """Return a chunk at offset ``begin``: offsets of the entries, then the entries.
+    """Return the chunk at offset ``begin``: the offsets of the entries, then the entries.
 
-    An entry is the count of its features, and their numbers.
+    An entry is the number of features of a source, followed by their indices.
     """
     source, first, count, empty = references
     sizes = np.bincount(source, minlength=count)
@@ -385,4 +391,4 @@ def _encode_references(name: bytes, references: _References, begin: int) -> byte
     table[is_number] = np.arange(first, first + len(source))
     offsets = np.zeros(count + empty, "<u4")
     offsets[:count] = begin + _CHUNK + 4 * (count + empty) + 4 * begins
-    return _chunk(name, offsets.tobytes() + table.tobytes(), count + empty)
+    return _encode_chunk(name, offsets.tobytes() + table.tobytes(), count + empty)

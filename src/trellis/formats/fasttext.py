@@ -1,4 +1,4 @@
-"""The model files of fastText, ``.bin`` and ``.ftz``.
+"""Read and write the model files of fastText, ``.bin`` and ``.ftz``.
 
     magic, version · args · size, words, labels, tokens, pruned · (word, 0, count, kind)* · pruned*
     quantised? · input matrix · quantised? · output matrix
@@ -29,7 +29,7 @@ _LOSSES = {1: "hs", 2: "ns", 3: "softmax", 4: "ova"}
 _MODELS = {1: "cbow", 2: "sg", 3: "supervised"}
 _ARGS = "<12id"
 _ENTRY = struct.Struct("<qb")
-# Larger arguments are not plausible, and would make n-grams or vectors fill the memory.
+# Limits of arguments: with larger values, n-grams or vectors could fill the memory.
 _MAX_ARGS = {"dim": 1 << 24, "word_ngrams": 1 << 10, "minn": 1 << 6, "maxn": 1 << 6}
 _BLOCK_ROWS = 1 << 12  # rows converted at a time when writing
 _MAX_WORD = 1 << 16  # bytes; the n-grams of a longer word could fill the memory
@@ -86,7 +86,7 @@ def read(path: str | os.PathLike[str]) -> FastTextFile:
 
 
 def write(path: str | os.PathLike[str], file: FastTextFile) -> None:
-    """Write the same bytes as fastText. A failure leaves an old file unchanged.
+    """Write the same bytes as fastText. If this fails, an existing file is not changed.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "tiny.bin"
@@ -103,8 +103,13 @@ def write(path: str | os.PathLike[str], file: FastTextFile) -> None:
         raise InputError(f"cannot be written as a fastText file: {error}") from None
     args = file.args
     if args.bucket == 0 and (args.maxn > 0 or args.word_ngrams > 1):
-        raise InputError("bucket is 0, and fastText would divide by it: set maxn=0, word_ngrams=1")
-    numbers = [*args[:6], _code(_LOSSES, args.loss), _code(_MODELS, args.model), *args[8:]]
+        raise InputError("bucket is 0, but n-grams need buckets: set maxn=0 and word_ngrams=1")
+    numbers = [
+        *args[:6],
+        _find_code(_LOSSES, args.loss),
+        _find_code(_MODELS, args.model),
+        *args[8:],
+    ]
     with replacing(path) as out:
         out.write(MAGIC + struct.pack("<i", _VERSION) + struct.pack(_ARGS, *numbers))
         _write_dictionary(out, file)
@@ -123,18 +128,20 @@ def _parse(cursor: Cursor) -> FastTextFile:
     if version not in (11, _VERSION):
         raise FormatError(f"fastText version {version} is unknown: only 11 and {_VERSION} are read")
     args = _read_args(cursor)
-    # Version 11 stored a maxn that supervised models did not use.
+    # In version 11, supervised models store a maxn that they do not use.
     if version == 11 and args.model == "supervised":
         args = args._replace(maxn=0)
     size, n_words, n_labels, n_tokens, pruned = cursor.numbers("<3i2q", "the dictionary")
     if min(n_words, n_labels) < 0 or size != n_words + n_labels:
-        raise FormatError(f"{size} entries cannot be {n_words} words and {n_labels} labels")
+        raise FormatError(
+            f"the dictionary has {size} entries, but {n_words} words and {n_labels} labels"
+        )
     words, counts = _read_entries(cursor, n_words, 0, "word")
     labels, label_counts = _read_entries(cursor, n_labels, 1, "label")
     prune = cursor.array(np.int32, (pruned, 2), "the prune table") if pruned >= 0 else None
     quantized = _read_flag(cursor, "whether the input is quantised")
     input = _read_matrix(cursor, quantized, "the input matrix")
-    # fastText uses this flag only in quantised models
+    # fastText ignores this flag if the input is not quantised.
     quantized &= _read_flag(cursor, "whether the output is quantised")
     output = _read_matrix(cursor, quantized, "the output matrix")
     cursor.finish()
@@ -174,7 +181,7 @@ def _read_entries(
         counts[i], stored_kind = cursor.numbers("<qb", f"{what} {i}")
         if stored_kind != kind:
             raise FormatError(
-                f"entry {_shown(strings[-1])} is of kind {stored_kind}: {what}s are of kind {kind}"
+                f"entry {_shorten(strings[-1])} has type {stored_kind}, expected {kind} ({what})"
             )
     return strings, counts
 
@@ -204,7 +211,7 @@ def _read_quantized(cursor: Cursor, what: str) -> QuantizedMatrix:
     norm_codes = cursor.array(np.uint8, (rows,), f"the norms of {what}")
     norms = _read_quantizer(cursor, f"the norms of {what}")
     if norms.dim != 1:
-        raise FormatError(f"{what}: norms have {norms.dim} columns instead of 1")
+        raise FormatError(f"{what}: the norms have {norms.dim} columns, expected 1")
     return QuantizedMatrix(codes, quantizer, norm_codes, norms)
 
 
@@ -214,7 +221,7 @@ def _read_quantizer(cursor: Cursor, what: str) -> ProductQuantizer:
     plausible = min(dim, groups, width, last) > 0 and last <= width
     if not plausible or (groups - 1) * width + last != dim:
         raise FormatError(
-            f"{what}: {groups} groups of {width} columns, the last of {last}, do not make {dim}"
+            f"{what}: {groups} groups of {width} columns, the last of {last}, are not {dim} columns"
         )
     return ProductQuantizer(
         dim, width, cursor.array(np.float32, (dim * CENTROIDS,), f"the centroids of {what}")
@@ -222,15 +229,15 @@ def _read_quantizer(cursor: Cursor, what: str) -> ProductQuantizer:
 
 
 def _check_file(file: FastTextFile) -> None:
-    """Validate sizes first, then indices, then numbers."""
+    """Validate the sizes, the indices and the numbers; raise FormatError."""
     _check_args(file.args)
     _check_entries(file.words, file.counts, "word")
     _check_entries(file.labels, file.label_counts, "label")
     if file.n_tokens < 0:
-        raise FormatError(f"the number of tokens is {file.n_tokens}")
+        raise FormatError(f"the number of tokens is {file.n_tokens}: must be at least 0")
     _check_prune(file)
     dim = file.args.dim
-    _check_matrix(file.input, _input_rows(file), dim, "the input matrix")
+    _check_matrix(file.input, _count_input_rows(file), dim, "the input matrix")
     count = len(file.labels if file.args.model == "supervised" else file.words)
     _check_matrix(file.output, (count, count), dim, "the output matrix")
 
@@ -240,19 +247,19 @@ def _check_args(args: Args) -> None:
         if isinstance(value, str):
             continue
         minimum, maximum = int(name == "dim"), _MAX_ARGS.get(name, 2**31 - 1)
-        if not minimum <= value <= maximum:  # also true for NaN
+        if not minimum <= value <= maximum:  # this condition is also true for NaN
             raise FormatError(f"{name} is {value}: must be in {minimum}..{maximum}")
 
 
 def _check_entries(strings: list[bytes], counts: NDArray[np.int64], what: str) -> None:
     if len(strings) != len(counts):
-        raise FormatError(f"{len(strings)} {what}s have {len(counts)} counts")
+        raise FormatError(f"there are {len(strings)} {what}s, but {len(counts)} counts")
     if len(counts) and counts.min() < 0:
         i = int(counts.argmin())
-        raise FormatError(f"{what} {i} has the count {counts[i]}")
+        raise FormatError(f"{what} {i} has the count {counts[i]}: must be at least 0")
     if len(set(strings)) < len(strings):
         repeated, _ = Counter(strings).most_common(1)[0]
-        raise FormatError(f"{what} {_shown(repeated)} occurs twice")
+        raise FormatError(f"{what} {_shorten(repeated)} occurs twice")
     for i, string in enumerate(strings):
         if len(string) > _MAX_WORD or b"\0" in string:
             raise FormatError(f"{what} {i} has a zero byte or is longer than {_MAX_WORD} bytes")
@@ -274,14 +281,14 @@ def _check_prune(file: FastTextFile) -> None:
             raise FormatError(f"the prune table contains a {what} twice")
 
 
-def _input_rows(file: FastTextFile) -> tuple[int, int]:
+def _count_input_rows(file: FastTextFile) -> tuple[int, int]:
     """Return the smallest and the largest valid number of rows of the input matrix."""
     args, words = file.args, len(file.words)
     if file.prune is not None:
         return words + len(file.prune), words + len(file.prune)
     # Without n-grams the buckets are not used, but some versions of fastText store them.
-    used = args.maxn > 0 or args.word_ngrams > 1
-    return words + (args.bucket if used else 0), words + args.bucket
+    has_ngrams = args.maxn > 0 or args.word_ngrams > 1
+    return words + (args.bucket if has_ngrams else 0), words + args.bucket
 
 
 def _check_matrix(matrix: Matrix, row_range: tuple[int, int], dim: int, what: str) -> None:
@@ -298,16 +305,16 @@ def _check_matrix(matrix: Matrix, row_range: tuple[int, int], dim: int, what: st
     return None
 
 
-def _shown(string: bytes) -> str:
+def _shorten(string: bytes) -> str:
     """Return the beginning of a string for an error message."""
     return repr(string[:80])
 
 
-def _code(names: dict[int, str], name: str) -> int:
-    """Return the number of a name."""
+def _find_code(names: dict[int, str], name: str) -> int:
+    """Return the code of a loss or a model in the file."""
     code = next((code for code, known in names.items() if known == name), None)
     if code is None:
-        raise InputError(f"{name!r} is not one of {', '.join(names.values())}")
+        raise InputError(f"{name!r} must be one of {', '.join(names.values())}")
     return code
 
 

@@ -25,7 +25,7 @@ from trellis.formats.word2vec import WordVectors
 __all__ = ["is_pickle", "read"]
 
 _WORDS = ("index_to_key", "index2word")  # the attribute in gensim 4, and in gensim 3
-_MAX_CONTAINERS = 1 << 16  # one pickle byte can create a list: a small file could fill the memory
+_MAX_CONTAINERS = 1 << 16  # one byte can create a list, so a small file could fill the memory
 _DTYPES = ("f2", "f4", "f8")
 
 
@@ -44,10 +44,12 @@ def read(path: str | os.PathLike[str]) -> WordVectors:
         state, prefix = _find_vectors(top, os.fspath(path))
         words = next(state[key] for key in _WORDS if key in state)
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise FormatError("its list of words contains values that are not strings")
+            raise FormatError("the list of words contains values that are not strings")
         matrix = _read_matrix(state, prefix)
         if len(matrix) != len(words) or len(set(words)) != len(words):
-            raise FormatError(f"{len(matrix)} vectors for {len(words)} words, or a word twice")
+            raise FormatError(
+                f"there are {len(matrix)} vectors for {len(words)} words, or a word occurs twice"
+            )
         check_finite(matrix, "the matrix")
         return WordVectors(words, matrix)
     except FormatError as error:
@@ -87,7 +89,7 @@ class _Machine:
         """Run the program and return its result."""
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # invalid escapes in strings of protocol 0
+                warnings.simplefilter("ignore")  # strings of protocol 0 may contain invalid escapes
                 for opcode, argument, _ in pickletools.genops(self._data):  # type: ignore[arg-type]
                     if opcode.name == "STOP":
                         return self._stack.pop()
@@ -103,7 +105,7 @@ class _Machine:
             AttributeError,
         ) as error:
             raise FormatError(f"not a readable pickle: {error}") from None
-        raise FormatError("the pickle has no end")
+        raise FormatError("the pickle has no STOP instruction")
 
     def _step(self, name: str, argument: Any) -> None:
         """Execute one instruction."""
@@ -122,17 +124,19 @@ class _Machine:
         elif name in ("GET", "BINGET", "LONG_BINGET"):
             stack.append(self._memo[argument])
         elif name not in ("PROTO", "FRAME"):
-            raise FormatError(f"the pickle contains {name}, which vectors do not need")
+            raise FormatError(
+                f"the pickle contains the instruction {name}, which files of vectors do not need"
+            )
 
-    def to_mark(self) -> list[Any]:
-        """Pop the values above the last mark, and the mark."""
+    def pop_to_mark(self) -> list[Any]:
+        """Pop and return the values above the last mark; pop the mark too."""
         items: list[Any] = []
         while (item := self._stack.pop()) is not _MARK:
             items.append(item)
         return items[::-1]
 
-    def take(self, count: int) -> list[Any]:
-        """Pop the topmost values."""
+    def pop(self, count: int) -> list[Any]:
+        """Pop and return the ``count`` topmost values."""
         if count > len(self._stack):
             raise IndexError("the stack is too short")
         items = self._stack[-count:]
@@ -154,7 +158,7 @@ class _Machine:
 
     def build(self) -> None:
         """Set the state of the record on the stack."""
-        (state,) = self.take(1)
+        (state,) = self.pop(1)
         if isinstance(self._stack[-1], _Record):
             self._stack[-1].state = state
 
@@ -177,38 +181,38 @@ _CONTAINERS: dict[str, Callable[[_Machine], Any]] = {
     "EMPTY_LIST": lambda _: [],
     "EMPTY_SET": lambda _: [],
     "EMPTY_TUPLE": lambda _: (),
-    "TUPLE": lambda machine: tuple(machine.to_mark()),
-    "TUPLE1": lambda machine: tuple(machine.take(1)),
-    "TUPLE2": lambda machine: tuple(machine.take(2)),
-    "TUPLE3": lambda machine: tuple(machine.take(3)),
-    "LIST": lambda machine: machine.to_mark(),
-    "FROZENSET": lambda machine: machine.to_mark(),
-    "STACK_GLOBAL": lambda machine: _Name(*map(str, machine.take(2))),
-    "REDUCE": lambda machine: _Record(*machine.take(2)),
-    "NEWOBJ": lambda machine: _Record(*machine.take(2)),
-    "NEWOBJ_EX": lambda machine: _Record(*machine.take(3)[:2]),
+    "TUPLE": lambda machine: tuple(machine.pop_to_mark()),
+    "TUPLE1": lambda machine: tuple(machine.pop(1)),
+    "TUPLE2": lambda machine: tuple(machine.pop(2)),
+    "TUPLE3": lambda machine: tuple(machine.pop(3)),
+    "LIST": lambda machine: machine.pop_to_mark(),
+    "FROZENSET": lambda machine: machine.pop_to_mark(),
+    "STACK_GLOBAL": lambda machine: _Name(*map(str, machine.pop(2))),
+    "REDUCE": lambda machine: _Record(*machine.pop(2)),
+    "NEWOBJ": lambda machine: _Record(*machine.pop(2)),
+    "NEWOBJ_EX": lambda machine: _Record(*machine.pop(3)[:2]),
 }
 _CHANGES: dict[str, Callable[[_Machine], Any]] = {
-    "APPEND": lambda machine: machine.extend(machine.take(1)),
-    "APPENDS": lambda machine: machine.extend(machine.to_mark()),
-    "ADDITEMS": lambda machine: machine.to_mark(),
-    "SETITEM": lambda machine: machine.set_items(machine.take(2)),
-    "SETITEMS": lambda machine: machine.set_items(machine.to_mark()),
+    "APPEND": lambda machine: machine.extend(machine.pop(1)),
+    "APPENDS": lambda machine: machine.extend(machine.pop_to_mark()),
+    "ADDITEMS": lambda machine: machine.pop_to_mark(),
+    "SETITEM": lambda machine: machine.set_items(machine.pop(2)),
+    "SETITEMS": lambda machine: machine.set_items(machine.pop_to_mark()),
     "BUILD": lambda machine: machine.build(),
-    "POP": lambda machine: machine.take(1),
-    "POP_MARK": lambda machine: machine.to_mark(),
+    "POP": lambda machine: machine.pop(1),
+    "POP_MARK": lambda machine: machine.pop_to_mark(),
 }
 
 
 def _find_vectors(top: Any, path: str) -> tuple[dict[str, Any], str]:
     """Return the attributes of the KeyedVectors, and the prefix of the names of its array files."""
-    for state, prefix in _states(top, path):
+    for state, prefix in _find_states(top, path):
         if any(key in state for key in _WORDS):
             return state, prefix
-    raise FormatError("a pickle, but not of gensim's KeyedVectors or Word2Vec")
+    raise FormatError("the pickle is not a KeyedVectors or Word2Vec of gensim")
 
 
-def _states(top: Any, path: str) -> Iterator[tuple[dict[str, Any], str]]:
+def _find_states(top: Any, path: str) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield the attributes of the saved object, and those of its ``wv``."""
     state = top.state if isinstance(top, _Record) else None
     if isinstance(state, dict):
@@ -222,16 +226,18 @@ def _read_matrix(state: dict[str, Any], path: str) -> NDArray[np.float32]:
     """Return the vectors, from the pickle or from a separate file."""
     if "vectors_ngrams" in state:
         raise FormatError(
-            "a FastText model of gensim, which stores no vectors of words: "
-            "gensim.models.fasttext.save_facebook_model writes a file that can be read"
+            "the file is a FastText model of gensim, which has no word vectors: "
+            "save it with gensim.models.fasttext.save_facebook_model"
         )
-    separate = state.get("__numpys")
-    if isinstance(separate, list) and "vectors" in separate:
+    array_files = state.get("__numpys")
+    if isinstance(array_files, list) and "vectors" in array_files:
         matrix = _map_array(f"{path}.vectors.npy")
     else:
         matrix = _decode_array(state.get("vectors"))
     if matrix.ndim != 2 or matrix.dtype.kind != "f":
-        raise FormatError(f"its vectors are {matrix.dtype} of shape {matrix.shape}")
+        raise FormatError(
+            f"the vectors are {matrix.dtype} of shape {matrix.shape}: must be a matrix of floats"
+        )
     vectors: NDArray[np.float32] = np.require(matrix, np.float32, ["C", "A"])
     return vectors
 
@@ -246,14 +252,14 @@ def _map_array(path: str) -> NDArray[Any]:
             raise ValueError("its header is invalid or too long")
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
-        raise FormatError(f"its vectors should be in {path}, which is missing") from None
+        raise FormatError(f"the file of the vectors, {path}, is missing") from None
     except Exception as error:  # the header is a Python literal: a bad one can raise anything
         raise FormatError(f"{path} is not an array: {error}") from None
     return array
 
 
 def _decode_array(record: Any) -> NDArray[Any]:
-    """Return an array in the pickle: (version, shape, dtype, Fortran order?, bytes)."""
+    """Return an array stored as (version, shape, dtype, Fortran order?, bytes)."""
     try:
         _, shape, dtype, fortran, data = record.state
         if isinstance(data, _Record) and data.function.name == "encode":  # bytes in protocol 2
@@ -264,4 +270,4 @@ def _decode_array(record: Any) -> NDArray[Any]:
         flat: NDArray[Any] = np.frombuffer(data, f"<{code}")
         return flat.reshape([int(n) for n in shape], order="F" if fortran else "C")
     except (AttributeError, TypeError, ValueError, IndexError) as error:
-        raise FormatError(f"its vectors cannot be read: {error}") from None
+        raise FormatError(f"the vectors cannot be read: {error}") from None

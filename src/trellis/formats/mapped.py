@@ -40,9 +40,9 @@ def check_finite(array: NDArray[Any], what: str) -> None:
     """
     flat = array.reshape(-1)
     for begin in range(0, flat.size, _CHUNK):
-        good = np.isfinite(flat[begin : begin + _CHUNK])
-        if not good.all():
-            index = np.unravel_index(begin + int(np.argmin(good)), array.shape)
+        is_finite = np.isfinite(flat[begin : begin + _CHUNK])
+        if not is_finite.all():
+            index = np.unravel_index(begin + int(np.argmin(is_finite)), array.shape)
             raise FormatError(f"{what} is {array[index]} at {[int(i) for i in index]}")
 
 
@@ -71,7 +71,7 @@ class Cursor:
 
     def numbers(self, layout: str, what: str) -> tuple[Any, ...]:
         """Read numbers in a layout of `struct`; ``what`` names them in errors."""
-        self.at, begin = self._end(struct.calcsize(layout), what), self.at
+        self.at, begin = self._find_end(struct.calcsize(layout), what), self.at
         return struct.unpack_from(layout, self.data, begin)
 
     def string(self, what: str) -> bytes:
@@ -85,25 +85,25 @@ class Cursor:
     def array(self, dtype: DTypeLike, shape: Sequence[int], what: str) -> NDArray[Any]:
         """Read an array: a read-only view, possibly not aligned.
 
-        No memory is allocated, so a forged size does no harm.
+        No memory is allocated, so a wrong size in the file is harmless.
         """
         little_endian = np.dtype(dtype).newbyteorder("<")
         if min(shape) < 0:
             raise FormatError(f"{what} has {min(shape)} rows or columns")
-        if max(shape) > len(self.data):  # also if another size is 0
+        if max(shape) > len(self.data):  # this also refuses a shape such as (10**18, 0)
             raise FormatError(f"the file ends inside {what}")
-        self.at, begin = self._end(prod(shape) * little_endian.itemsize, what), self.at
+        self.at, begin = self._find_end(prod(shape) * little_endian.itemsize, what), self.at
         view: NDArray[Any] = np.ndarray(shape, little_endian, buffer=self.data, offset=begin)
         view.flags.writeable = False
         return view
 
     def finish(self) -> None:
-        """Raise if bytes are left."""
+        """Raise FormatError if there are unread bytes."""
         if self.left:
-            raise FormatError(f"{self.left} bytes follow the end of the data")
+            raise FormatError(f"{self.left} unexpected bytes follow the data")
 
-    def _end(self, size: int, what: str) -> int:
-        """Return the position after ``size`` more bytes."""
+    def _find_end(self, size: int, what: str) -> int:
+        """Return the position after ``size`` more bytes; raise FormatError at the end."""
         if size > self.left:
             raise FormatError(f"the file ends inside {what}")
         return self.at + size

@@ -65,10 +65,11 @@ class Contents(NamedTuple):
 def write(
     path: str | os.PathLike[str], kind: str, meta: dict[str, Any], tensors: Mapping[str, Array]
 ) -> None:
-    """Write a file. A failure or a crash leaves an old file unchanged.
+    """Write a file. After a failure or a crash, an existing file is not changed.
 
-    Equal input gives equal bytes. ``meta`` must be values that JSON stores exactly: str keys, lists
-    and no tuples, finite numbers. Store long lists of strings as tensors: see `pack_strings`.
+    Equal arguments give equal bytes. ``meta`` may contain only values that JSON stores exactly: str
+    keys, lists but no tuples, finite numbers. Store long lists of strings as tensors, with
+    `pack_strings`.
 
     >>> write("model.trellis", "crf", {"l2": float("nan")}, {})
     Traceback (most recent call last):
@@ -130,14 +131,14 @@ def _check_checksum(data: memoryview, checksum: str) -> None:
 
 
 def _check_bools(arrays: dict[str, Array]) -> None:
-    """Raise if a Boolean is neither 0 nor 1: NumPy would treat it inconsistently."""
+    """Raise FormatError if a Boolean is not 0 or 1, because NumPy would treat it inconsistently."""
     for name, array in arrays.items():
         if array.dtype == np.bool_ and array.size and array.view(np.uint8).max() > 1:
             raise FormatError(f"tensor {name!r} is BOOL and has bytes other than 0 and 1")
 
 
 def expect(tensors: Tensors, name: str, dtype: DTypeLike, shape: Sequence[int | None]) -> Array:
-    """Return the tensor with this name; it must have this dtype and shape. None is any size.
+    """Return a tensor; raise FormatError unless it has this dtype and shape (None: any size).
 
     >>> tensors = Tensors(Path("model.trellis"), {"weights": np.zeros((3, 2))})
     >>> expect(tensors, "weights", np.float64, (None, 2)).shape
@@ -163,7 +164,7 @@ def expect(tensors: Tensors, name: str, dtype: DTypeLike, shape: Sequence[int | 
 
 
 def finite(tensors: Tensors, name: str) -> Array:
-    """Return the tensor with this name; it must not contain NaN or infinity.
+    """Return a tensor; raise FormatError if it contains NaN or infinity.
 
     >>> finite(Tensors(Path("model.trellis"), {"weights": np.array([[0.0, np.nan]])}), "weights")
     Traceback (most recent call last):
@@ -171,8 +172,8 @@ def finite(tensors: Tensors, name: str) -> Array:
     trellis.errors.FormatError: model.trellis: tensor 'weights' is nan at [0, 1]
     """
     array = tensors[name]
-    good = np.isfinite(array)
-    if not good.all():
-        index = [int(i) for i in np.unravel_index(np.argmin(good), array.shape)]
+    is_finite = np.isfinite(array)
+    if not is_finite.all():
+        index = [int(i) for i in np.unravel_index(np.argmin(is_finite), array.shape)]
         raise FormatError(f"{tensors.path}: tensor {name!r} is {array[tuple(index)]} at {index}")
     return array

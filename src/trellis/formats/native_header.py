@@ -3,14 +3,14 @@
     {"__metadata__": {"trellis": ENVELOPE}, NAME: {"dtype", "shape", "data_offsets"}, …} + spaces
 
 ENVELOPE is a string that contains JSON: checksum, format, kind, library, meta. The errors of this
-module do not name the file; `native.read` adds it.
+module do not name the file; `native.read` adds its name.
 """
 
 import json
 import math
 import re
 from collections.abc import Mapping
-from reprlib import repr as short  # values from an unknown file may be long
+from reprlib import repr as short  # shortens long values from an invalid file
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -35,12 +35,14 @@ Array: TypeAlias = NDArray[Any]
 
 _VERSION = 1
 _LENGTH = 8  # bytes of the number that is the length of the header
-_PREFIX = b'{"__metadata__":{"trellis":"{\\"checksum\\":\\"'  # puts the checksum at a fixed offset
+_PREFIX = b'{"__metadata__":{"trellis":"{\\"checksum\\":\\"'  # fixes the offset of the checksum
 DIGITS = slice(_LENGTH + len(_PREFIX), _LENGTH + len(_PREFIX) + 64)
 """Position of the checksum in the file."""
 ZEROS = b"0" * 64
-"""Replaces the checksum while it is computed."""
-_MAX_BYTES = 8 * 2**20  # parsed JSON takes many times the memory of its text
+"""The digits in place of the checksum while it is computed."""
+_MAX_BYTES = (
+    8 * 2**20
+)  # limit of the header, because parsed JSON takes much more memory than its text
 _MAX_AXES = 32  # the limit of NumPy 1
 _MAX_DEPTH = 32  # deeper JSON could exhaust the stack of Python
 
@@ -168,7 +170,7 @@ def _check_json(value: Any, where: str, depth: int = 0) -> None:
 
 def parse(data: memoryview) -> Header:
     """Parse the header of a file and do every check that does not need the checksum."""
-    text = _header_text(data)
+    text = _read_header_text(data)
     entries = _load(text, "header")
     envelope = _parse_envelope(text, entries.pop("__metadata__", None))
     end = _LENGTH + len(text)
@@ -177,21 +179,21 @@ def parse(data: memoryview) -> Header:
 
 def parse_any(data: memoryview) -> tuple[dict[str, Place], int]:
     """Return the positions of the tensors of any safetensors file, and the offset of the first."""
-    text = _header_text(data, ".safetensors")
+    text = _read_header_text(data, ".safetensors")
     entries = _load(text, "header")
     entries.pop("__metadata__", None)
     end = _LENGTH + len(text)
     return _parse_places(entries, end, len(data) - end), end
 
 
-def _header_text(data: memoryview, kind: str = ".trellis") -> bytes:
+def _read_header_text(data: memoryview, kind: str = ".trellis") -> bytes:
     """Return the JSON text of the header."""
     if len(data) < _LENGTH:
         raise FormatError(f"{len(data)} bytes are too few for a {kind} file")
     length = int.from_bytes(data[:_LENGTH], "little")
     if length > len(data) - _LENGTH:
         raise FormatError(
-            f"the header should have {length} bytes, but {len(data) - _LENGTH} follow: "
+            f"the length of the header is {length}, but only {len(data) - _LENGTH} bytes follow: "
             f"not a {kind} file, or cut off"
         )
     if length > _MAX_BYTES:
@@ -202,7 +204,7 @@ def _header_text(data: memoryview, kind: str = ".trellis") -> bytes:
 def _load(text: bytes, what: str) -> dict[str, Any]:
     """Parse a JSON object; errors name it as ``what``."""
     try:
-        value = json.loads(text.decode(), object_pairs_hook=_unique)
+        value = json.loads(text.decode(), object_pairs_hook=_make_unique_dict)
         _check_json(value, what)
     except RecursionError:
         raise FormatError(f"{what} is nested more than {_MAX_DEPTH} deep") from None
@@ -213,8 +215,8 @@ def _load(text: bytes, what: str) -> dict[str, Any]:
     return value
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a dict; raise for a repeated key, of which parsers would see different values."""
+def _make_unique_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a dict; raise ValueError if a key is repeated: parsers would differ."""
     members: dict[str, Any] = {}
     for key, value in pairs:
         if key in members:
@@ -239,10 +241,12 @@ def _parse_envelope(text: bytes, metadata: Any) -> dict[str, Any]:
 
 
 def check_envelope(envelope: dict[str, Any], kind: str | None) -> None:
-    """Raise if this library cannot read the version, or if the kind is not ``kind``."""
+    """Raise FormatError if the version is too new, or if the kind is not ``kind``."""
     version, library = envelope.get("format"), envelope.get("library")
     if type(version) is not int or version < 1 or not isinstance(library, str):
-        raise FormatError(f"format {short(version)} by library {short(library)} is not a version")
+        raise FormatError(
+            f"format {short(version)} or library {short(library)} is not a valid version"
+        )
     if version > _VERSION:
         raise FormatError(
             f"format version {version} needs trellis {short(library)} or later: "
@@ -268,7 +272,7 @@ def _parse_places(entries: dict[str, Any], start: int, size: int) -> dict[str, P
             raise FormatError(f"tensor {short(name)} begins at byte {start + offset}: not aligned")
         offset = place.end
     if offset != size:
-        raise FormatError(f"tensors take {offset} bytes, {size} follow the header")
+        raise FormatError(f"the tensors take {offset} bytes, but {size} bytes follow the header")
     return places
 
 
@@ -284,13 +288,15 @@ def _parse_place(tensor: str, entry: Any) -> Place:
     if not _are_sizes(offsets) or len(offsets) != 2:
         raise FormatError(f"{tensor} has data_offsets {short(offsets)}: must be begin and end")
     dtype, (begin, end) = _DTYPES[name], offsets
-    if math.prod(n for n in shape if n) * dtype.itemsize >= 2**63:  # NumPy fails for [0, 2**63] too
+    if (
+        math.prod(n for n in shape if n) * dtype.itemsize >= 2**63
+    ):  # NumPy also fails for [0, 2**63]
         raise FormatError(f"{tensor} has shape {short(shape)}: too large")
     size = math.prod(shape) * dtype.itemsize
     if size != end - begin:
         raise FormatError(
             f"{tensor} of shape {short(shape)} and dtype {name} takes {size} bytes, "
-            f"data_offsets {offsets} are for {end - begin}"
+            f"but data_offsets {offsets} are {end - begin} bytes"
         )
     return Place(dtype, tuple(shape), begin, end)
 

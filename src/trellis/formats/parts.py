@@ -5,7 +5,7 @@ A model that can be saved derives from `Saved` and has two methods, `Saved.to_pa
 parameters of the constructor, the labels, the record of the training and lists of strings.
 
 `Saved.from_parts` trusts nothing in a file: it validates every name, size and index, and raises
-InputError. `errors_name_file` turns that into a FormatError that names the file.
+InputError. `errors_name_file` converts it to a FormatError that names the file.
 
 >>> import tempfile
 >>> from pathlib import Path
@@ -68,10 +68,10 @@ class Saved:
     def save(self, path: FilePath) -> None:
         """Write the fitted model to a ``.trellis`` file, which `trellis.load` reads.
 
-        The file is complete or absent: a failure leaves an earlier file unchanged.
+        If this fails, an existing file is not changed.
         """
         if "kind" not in type(self).__dict__:
-            # The file would load as the base class, without what the subclass adds.
+            # The file would be loaded as the base class, without the attributes of the subclass.
             raise InputError(
                 f"cannot save a {type(self).__name__}: a subclass has no file format unless it "
                 "sets kind"
@@ -110,7 +110,7 @@ def load_class(cls: type[SavedModel], path: FilePath) -> SavedModel:
 
 @contextmanager
 def errors_name_file(path: FilePath) -> Iterator[None]:
-    """Turn every error that invalid parts can cause into a FormatError that names the file.
+    """Convert the errors that invalid parts cause to a FormatError that names the file.
 
     >>> with errors_name_file("model.trellis"):
     ...     {}["classes"]
@@ -126,7 +126,7 @@ def errors_name_file(path: FilePath) -> Iterator[None]:
     except KeyError as error:
         raise FormatError(f"{path}: {error} is missing") from None
     except (ValueError, TypeError, AttributeError, IndexError) as error:
-        # Values of a wrong JSON type reach these: None["x"], int("x"), [].keys(), [][0].
+        # Values of a wrong JSON type raise these: None["x"], int("x"), [].keys(), [][0].
         raise FormatError(f"{path}: {error}") from None
 
 
@@ -140,9 +140,9 @@ class Estimator(Protocol):
 
 
 def stored_parameters(model: Estimator, left_out: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the parameters of a model as JSON values, without the names in ``left_out``.
+    """Return the parameters of a model as JSON values, except the names in ``left_out``.
 
-    Random generators are left out too: JSON cannot contain them.
+    Random generators are omitted too, because JSON cannot contain them.
     """
     stored = {}
     for name, value in model.get_params(deep=False).items():
@@ -190,7 +190,7 @@ def stored_labels(labels: Iterable[Any]) -> list[Any]:
     stored = list(labels)
     for label in stored:
         if not isinstance(label, str | int | float | bool):
-            raise InputError(f"a file can contain labels that are str or numbers, not {label!r}")
+            raise InputError(f"label {label!r} cannot be saved: must be a str or a number")
     return stored
 
 
@@ -206,9 +206,9 @@ def read_classes(meta: dict[str, Any]) -> list[Any]:
 
 
 def training_record(model: Any, histories: Sequence[str] = ()) -> dict[str, Any]:
-    """Return how the training ended, and its histories (lists of (iteration, value) pairs).
+    """Return the result of the training, and its histories (lists of (iteration, value) pairs).
 
-    ``histories`` are names of attributes without their underscore; missing ones are left out.
+    ``histories`` are names of attributes without the final underscore. Missing ones are omitted.
     """
     record: dict[str, Any] = {
         "iterations": int(model.n_iter_),

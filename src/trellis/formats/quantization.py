@@ -21,8 +21,8 @@ from trellis.native import resolve_jobs
 __all__ = ["CENTROIDS", "ProductQuantizer", "QuantizedMatrix", "quantize"]
 
 CENTROIDS = 256  # the number of values of a byte
-_MAX_SAMPLE = 256 * CENTROIDS  # rows that the centroids are fitted to, as in fastText
-_ITERATIONS = 25  # as in fastText
+_MAX_SAMPLE = 256 * CENTROIDS  # number of rows to which the centroids are fitted, as in fastText
+_ITERATIONS = 25  # of k-means, as in fastText
 _MAX_CANDIDATES = 1 << 14  # points from which the first centroids are drawn
 
 Floats = NDArray[np.float32]
@@ -62,7 +62,7 @@ class ProductQuantizer:
 
 @dataclass(frozen=True)
 class QuantizedMatrix:
-    """A matrix of codes, with the methods of a matrix that are needed: ``shape``, `rows`, `dot`."""
+    """A quantised matrix: codes and centroids."""
 
     codes: Codes
     """``(rows, groups)``"""
@@ -101,7 +101,7 @@ class QuantizedMatrix:
                 rows[:, begin:end] = table[group_codes]
         norms = self.norms(ids)
         if norms is not None:
-            with np.errstate(over="ignore"):  # a forged file may overflow: the result is infinite
+            with np.errstate(over="ignore"):  # values of an invalid file may overflow to infinity
                 rows *= norms[:, None]
         return rows
 
@@ -139,11 +139,13 @@ def quantize(
     rows = np.ascontiguousarray(matrix, dtype=np.float32)
     dsub = as_integer(dsub, "dsub")
     if rows.ndim != 2 or len(rows) < CENTROIDS or rows.shape[1] < 1:
-        raise InputError(f"a matrix of shape {rows.shape} has fewer than {CENTROIDS} rows")
+        raise InputError(
+            f"matrix has shape {rows.shape}: must have at least {CENTROIDS} rows and 1 column"
+        )
     if not 1 <= dsub <= rows.shape[1]:
         raise InputError(f"dsub is {dsub}: must be in 1..{rows.shape[1]}")
     if not np.isfinite(rows).all():
-        raise InputError("a matrix with NaN or infinities cannot be quantised")
+        raise InputError("matrix contains NaN or infinity: all values must be finite")
     rng, jobs = np.random.default_rng(random_state), resolve_jobs(n_jobs)
     if not norms:
         return QuantizedMatrix(*_fit(rows, dsub, rng, jobs))
@@ -164,29 +166,31 @@ def _fit(
     quantizer = ProductQuantizer(dim, dsub, np.empty(dim * CENTROIDS, np.float32))
     codes = np.empty((len(rows), quantizer.groups), np.uint8)
     for g, (begin, end) in enumerate(quantizer.columns()):
-        centroids = _k_means(sample, begin, end, rng, jobs)
+        centroids = _fit_centroids(sample, begin, end, rng, jobs)
         quantizer.centroids[begin * CENTROIDS : end * CENTROIDS] = centroids.reshape(-1)
         _assign(rows, begin, centroids, codes, g, jobs)
     return codes, quantizer
 
 
-def _k_means(sample: Floats, begin: int, end: int, rng: np.random.Generator, jobs: int) -> Floats:
-    """Lloyd's algorithm from the centroids of k-means++: ``(256, end - begin)``."""
+def _fit_centroids(
+    sample: Floats, begin: int, end: int, rng: np.random.Generator, jobs: int
+) -> Floats:
+    """Return the centroids of k-means, ``(256, end - begin)``, by Lloyd's algorithm."""
     points = sample[:, begin:end]
-    centroids = _first_centroids(points, rng)
+    centroids = _draw_centroids(points, rng)
     codes = np.empty((len(points), 1), np.uint8)
-    before = np.empty_like(codes)
+    old_codes = np.empty_like(codes)
     for iteration in range(_ITERATIONS):
-        before, codes = codes, before
+        old_codes, codes = codes, old_codes
         _assign(sample, begin, centroids, codes, 0, jobs)
-        if iteration and np.array_equal(before, codes):
+        if iteration and np.array_equal(old_codes, codes):
             break
-        centroids = _means(points, codes[:, 0], centroids)
+        centroids = _compute_means(points, codes[:, 0], centroids)
     return centroids
 
 
-def _first_centroids(points: Floats, rng: np.random.Generator) -> Floats:
-    """k-means++: draw each next centroid with probability ∝ its squared distance to the others."""
+def _draw_centroids(points: Floats, rng: np.random.Generator) -> Floats:
+    """Return the centroids of k-means++: P(next) ∝ squared distance to the chosen centroids."""
     candidates = points[rng.permutation(len(points))[:_MAX_CANDIDATES]].astype(np.float64)
     chosen = np.empty((CENTROIDS, points.shape[1]))
     chosen[0] = candidates[0]
@@ -200,14 +204,14 @@ def _first_centroids(points: Floats, rng: np.random.Generator) -> Floats:
     return centroids
 
 
-def _means(points: Floats, codes: Codes, before: Floats) -> Floats:
-    """Return the mean of the points of each code; an empty code takes the point with most error."""
+def _compute_means(points: Floats, codes: Codes, old_centroids: Floats) -> Floats:
+    """Return the mean of the points of each code; an unused code gets a point with large error."""
     sizes = np.bincount(codes, minlength=CENTROIDS)
     sums = [np.bincount(codes, column, minlength=CENTROIDS) for column in points.T]
     centroids: Floats = (np.stack(sums, axis=1) / np.maximum(sizes, 1)[:, None]).astype(np.float32)
     empty = np.flatnonzero(sizes == 0)
     if len(empty):
-        error = ((points - before[codes]) ** 2).sum(axis=1)
+        error = ((points - old_centroids[codes]) ** 2).sum(axis=1)
         centroids[empty] = points[np.argsort(-error, kind="stable")[: len(empty)]]
     return centroids
 

@@ -1,4 +1,4 @@
-"""Many strings as two arrays: the form in which model files store vocabularies."""
+"""Store many strings in two arrays, as model files store vocabularies."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -69,7 +69,7 @@ def unpack_strings(data: NDArray[Any], offsets: NDArray[Any], what: str) -> list
         raise FormatError(f"{what}: strings must be 1-D uint8 data and 1-D int64 offsets")
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(data):
         ends = offsets[[0, -1]].tolist() if len(offsets) else "empty"
-        raise FormatError(f"{what}: offsets must go from 0 to {len(data)}, not {ends}")
+        raise FormatError(f"{what}: offsets must start at 0 and end at {len(data)}, not {ends}")
     reversed_strings = np.flatnonzero(offsets[1:] < offsets[:-1])
     if len(reversed_strings):
         raise FormatError(f"{what}: string {reversed_strings[0]} ends before it begins")

@@ -1,4 +1,4 @@
-"""Parts that the text models of CRF++ and Wapiti have in common: names and numbered weights.
+"""Shared parts of the readers of CRF++ and Wapiti text models: names and numbered weights.
 
 Files are read by lines or blocks into arrays. Lists of Python objects would take several times the
 memory of the file.
@@ -27,17 +27,17 @@ _BLOCK = 1 << 20  # bytes that the native reader parses at a time
 class TextModel(NamedTuple):
     """The nonzero weights of a model.
 
-    Those of name i have numbers from ``begin[i]`` to ``begin[i + 1] - 1``.
+    The weights of name i have the numbers ``begin[i]`` to ``begin[i + 1] - 1``.
     """
 
     labels: list[str]
     templates: str
     names: Names
-    """In UTF-8, in the order of their weights."""
+    """The names in UTF-8, in the order of their weights."""
     begin: NDArray[np.int64]
     """``(names + 1,)``"""
     states: NDArray[np.bool_]
-    """``(names,)``: whether a name has weights of labels; they precede its weights of pairs."""
+    """``(names,)``: True if a name has weights of labels; weights of label pairs follow them."""
     number: NDArray[np.int64]
     """``(weights,)``, ascending."""
     weight: NDArray[np.float64]
@@ -89,7 +89,7 @@ class NameList:
         self._ends.append(len(self._data))
 
     def names(self, what: str, order: NDArray[np.int64] | None = None) -> Names:
-        """Return all names, sorted by ``order`` if it is not None; raise if two are equal."""
+        """Return all names, in ``order`` if it is not None; raise FormatError if two are equal."""
         data = np.frombuffer(self._data, np.uint8) if self._data else np.zeros(0, np.uint8)
         ends = np.frombuffer(self._ends, np.int64)
         begin, size = ends[:-1], np.diff(ends)
@@ -110,7 +110,7 @@ def read_weights(
 
     There must be exactly ``lines`` lines. Each is a weight, or ``number=weight`` if ``indexed``.
     """
-    # A header may lie about the number of lines: never allocate more than the file can contain.
+    # The header may be wrong: never allocate more lines than the file can contain.
     # The shortest lines are "0\n" and "0=0\n".
     bytes_left = os.fstat(file.fileno()).st_size - file.tell()
     capacity = min(lines, bytes_left // (4 if indexed else 2) + 1)
@@ -124,11 +124,15 @@ def read_weights(
         if fault == "text" and indexed:
             raise FormatError(f"{line[:60]!r} is not the number of a weight and its value")
         if fault == "text":
-            raise FormatError(f"{line[:60]!r} among its weights is not a number")
+            raise FormatError(f"{line[:60]!r} is not a finite number, expected a weight")
         if fault or reader.lines > lines:
-            raise FormatError(f"the header says {lines} weights, but there are more")
+            raise FormatError(
+                f"the number of weights in the header is {lines}, but the file has more"
+            )
     if reader.lines != lines:
-        raise FormatError(f"the header says {lines} weights, but there are {reader.lines}")
+        raise FormatError(
+            f"the number of weights in the header is {lines}, but the file has {reader.lines}"
+        )
     number.resize(reader.kept, refcheck=False)
     weight.resize(reader.kept, refcheck=False)
     return number, weight

@@ -7,8 +7,9 @@
     <index>=<weight>                      hexadecimal; all other weights are 0
 
 A string is a line ``<length in bytes>:<string>,``. An observation whose name starts with u has one
-weight for each label. One with b has one weight for each pair (previous label, label). One with *
-has both, first those of the labels. Indices number the weights of all observations in order.
+weight for each label. With b it has one weight for each pair (previous label, label). With * it
+has both; the weights of the labels come first. Indices count the weights of all observations in
+order.
 """
 
 import os
@@ -31,14 +32,16 @@ def read(path: str | os.PathLike[str], encoding: str = "utf-8") -> TextModel:
     with open_text(path, encoding) as file:
         kind, count = _read_numbers(file, rb"#mdl#([0-9]{1,3})#([0-9]{1,12})", "#mdl#kind#weights")
         if kind != 2:
-            raise FormatError(f"a model of kind {kind}: only CRFs (kind 2) can be read")
+            raise FormatError(f"the model has kind {kind}: only CRFs (kind 2) can be read")
         patterns, _, _ = _read_numbers(file, rb"#rdr#([0-9]{1,9})/([0-9]{1,9})/([01])", "#rdr#")
         texts = [_check_type(text) for text in _read_strings(file, patterns, "pattern")]
         templates = "\n".join(text.decode(encoding) for text in texts)
         (label_count,) = _read_numbers(file, rb"#qrk#([0-9]{1,9})", "#qrk#labels")
         labels = [text.decode(encoding) for text in _read_strings(file, label_count, "label")]
         if not labels or len(set(labels)) != len(labels) or len(labels) > MAX_LABELS:
-            raise FormatError(f"its {len(labels)} labels must be distinct, at most {MAX_LABELS}")
+            raise FormatError(
+                f"the model has {len(labels)} labels: must be 1 to {MAX_LABELS} distinct labels"
+            )
         name_list, types = NameList(encoding), bytearray()
         (observations,) = _read_numbers(file, rb"#qrk#([0-9]{1,12})", "#qrk#observations")
         for text in _read_strings(file, observations, "observation"):
@@ -80,12 +83,12 @@ def _read_strings(file: IO[bytes], count: int, what: str) -> Iterator[bytes]:
         if not line[: max(colon, 0)].isdigit():
             raise FormatError(f"{what} {i} does not start with its length")
         if len(line) != colon + 2 + int(line[:colon]) or line[-1:] != b",":
-            raise FormatError(f"{what} {i} does not have the length that its line says")
+            raise FormatError(f"the length of {what} {i} differs from the length in its line")
         yield line[colon + 1 : -1]
 
 
 def _check_type(text: bytes) -> bytes:
-    """Return the text of a pattern or an observation; raise if its type is unknown."""
+    """Return the text of a pattern or an observation; raise FormatError if its type is unknown."""
     if text[:1] not in (b"u", b"b", b"*"):
-        raise FormatError(f"{text[:60]!r} does not start with u, b or *")
+        raise FormatError(f"{text[:60]!r} must start with u, b or *")
     return text

@@ -1,4 +1,4 @@
-"""Word vectors in the formats of word2vec and GloVe: one row for each word.
+"""Read and write word vectors in the formats of word2vec and GloVe: one row for each word.
 
     2 3
     the 0.1 -0.25 3
@@ -30,7 +30,7 @@ from trellis.formats.mapped import check_finite
 
 __all__ = ["WordVectors", "is_header", "read", "write_binary", "write_text"]
 
-# Limits that no valid file reaches: without them, a file without line breaks fills the memory.
+# Limits that no valid file reaches. Without them, a file without line breaks could fill the memory.
 _MAX_HEADER = 1 << 6  # characters of the line "rows columns"
 _MAX_LINE = 1 << 24  # bytes of the first line
 _MAX_COLUMNS = 1 << 20
@@ -61,8 +61,8 @@ def read(
 ) -> WordVectors:
     r"""Read words and vectors from a text or binary file.
 
-    ``errors`` says how to decode words that are not UTF-8, as in ``bytes.decode``. If a word occurs
-    several times, its first row is used. ``limit`` is the largest number of rows to read.
+    ``errors`` applies to words that are not UTF-8, as in ``bytes.decode``. If a word occurs several
+    times, its first row is used. ``limit`` is the largest number of rows to read.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "tiny.vec"
@@ -125,7 +125,7 @@ def _read_head(blocks: Iterator[bytes]) -> tuple[_Head, bytes]:
 
 def _check_columns(columns: int) -> None:
     if not 1 <= columns <= _MAX_COLUMNS:
-        raise FormatError(f"rows have {columns} numbers: must be 1..{_MAX_COLUMNS}")
+        raise FormatError(f"a row has {columns} numbers: must be 1 to {_MAX_COLUMNS}")
 
 
 def _read_line(start: bytes, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
@@ -146,10 +146,10 @@ class _Rows:
 
     def __init__(self, head: _Head, size: int | None, errors: str, limit: int | None) -> None:
         self._head, self._errors = head, errors
-        # A header may lie: never allocate more rows than the file can contain.
+        # The header may be wrong: never allocate more rows than the file can contain.
         bytes_per_number = 2 if head.is_text else 4
-        smallest = (head.rows or 0) * head.columns * bytes_per_number
-        if size is not None and smallest > size:
+        min_size = (head.rows or 0) * head.columns * bytes_per_number
+        if size is not None and min_size > size:
             raise FormatError(
                 f"{head.rows} rows of {head.columns} numbers do not fit into {size} bytes"
             )
@@ -178,7 +178,7 @@ class _Rows:
                 break
         if self.count == self._max_rows:
             if self.count == self._head.rows and block:
-                raise FormatError(f"there are more than the {self.count} rows of the first line")
+                raise FormatError(f"the first line has {self.count} rows, but the file has more")
             return block
         columns = self._head.columns
         if len(block) > _MAX_WORD + columns * (_MAX_DIGITS if self._head.is_text else 4):
@@ -186,12 +186,12 @@ class _Rows:
         return block
 
     def finish(self, block: bytes) -> None:
-        """Raise if the file ends too early."""
+        """Raise FormatError if the file ends too early."""
         if block:
             raise FormatError(f"the file ends inside row {self.count}")
         if self._head.rows is not None and self.count != self._head.rows:
             raise FormatError(
-                f"the first line says {self._head.rows} rows, but there are {self.count}"
+                f"the first line has {self._head.rows} rows, but the file has {self.count}"
             )
 
     def result(self) -> WordVectors:
@@ -227,7 +227,7 @@ def write_text(
     *,
     header: bool = True,
 ) -> None:
-    """Write a text file that reads back to the same bits; without ``header``, in GloVe's format."""
+    """Write a text file without loss of precision; without ``header``, in GloVe's format."""
     encoded = _encode(words, matrix)
     line = " ".join(["%.9g"] * matrix.shape[1])
     with replacing(path) as file, files.packed(file, path) as out:
@@ -259,7 +259,9 @@ def _encode(words: Sequence[str], matrix: NDArray[np.float32]) -> list[bytes]:
     encoded: list[bytes] = []
     for word in words:
         if not word or " " in word or "\n" in word:
-            raise InputError(f"word {len(encoded)} is {word!r}: the format cannot store it")
+            raise InputError(
+                f"word {len(encoded)} is {word!r}: must be non-empty, without space and line break"
+            )
         try:
             encoded.append(word.encode())
         except UnicodeEncodeError as error:

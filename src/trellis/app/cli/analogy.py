@@ -1,4 +1,4 @@
-"""``trellis analogy``: "A is to B as C is to …", for three words or for a file of questions."""
+"""``trellis analogy``: answer "A is to B as C is to …", or score a file of such questions."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,12 +32,17 @@ class Options:
     vectors: VectorFile
     words: Annotated[
         list[str] | None,
-        Argument(help="Three words A B C: A is to B as C is to what?", metavar="WORD"),
+        Argument(
+            help="Three words A B C. The answer D completes: A is to B as C is to D.",
+            metavar="WORD",
+        ),
     ] = None
     k: Count = 5
     test: Annotated[
         Path | None,
-        Option(help="Print the scores on a file of questions instead.", metavar="FILE"),
+        Option(
+            help="Print the scores on a file of questions, instead of an answer.", metavar="FILE"
+        ),
     ] = None
     restrict: Restrict = None
     limit: Limit = None
@@ -46,7 +51,7 @@ class Options:
 
     def __post_init__(self) -> None:
         if len(self.words or []) != (3 if self.test is None else 0):
-            raise UsageError("give three words, or --test FILE")
+            raise UsageError("expected three words, or --test FILE without words")
 
 
 def run(options: Options) -> None:
@@ -82,4 +87,4 @@ def _show_scores(vectors: Vectors, test: Path, options: Options) -> None:
         percent = f"{100 * section.right / section.asked:.1f}" if section.asked else ""
         table.add_row(Text(name), f"{section.right:,}", f"{section.asked:,}", percent)
     show(table)
-    show(f"\n{scores.skipped:,} questions skipped: a word has no vector")
+    show(f"\n{scores.skipped:,} questions were skipped, because a word has no vector")

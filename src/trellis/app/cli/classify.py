@@ -17,7 +17,7 @@ from trellis.models.files import load
 
 __all__ = ["Options", "run"]
 
-_BATCH = 4096  # lines
+_BATCH = 4096  # lines classified at a time
 
 
 @dataclass
@@ -29,15 +29,15 @@ class Options:
     ]
     files: Annotated[
         list[Path] | None,
-        Argument(help="One text per line; default: standard input.", metavar="FILE"),
+        Argument(help="Files with one text per line; default: standard input.", metavar="FILE"),
     ] = None
     k: Annotated[int, Option("-k", help="Number of labels per text.", metavar="K", min=1)] = 1
     threshold: Annotated[
-        float, Option(help="Omit labels less probable than this.", min=0.0, max=1.0)
+        float, Option(help="Omit labels whose probability is smaller.", min=0.0, max=1.0)
     ] = 0.0
     test: Annotated[
         Path | None,
-        Option(help="Print the scores on a file with labels instead.", metavar="FILE"),
+        Option(help="Print the scores on a file with labels, instead of labels.", metavar="FILE"),
     ] = None
     as_json: Json = False
     jobs: Jobs = None
@@ -56,7 +56,9 @@ def run(options: Options) -> None:
     """
     model = load(options.model)
     if not isinstance(model, TextClassifier):
-        raise InputError(f"{options.model}: a {type(model).__name__} does not label texts")
+        raise InputError(
+            f"{options.model}: the model is a {type(model).__name__}, expected a text classifier"
+        )
     model.n_jobs = options.jobs
     if options.test is not None:
         _show_scores(model, options, options.test)
@@ -80,7 +82,7 @@ def _show_scores(model: TextClassifier, options: Options, test: Path) -> None:
 
 
 def _read_lines(sources: list[Path]) -> Iterator[str]:
-    # Like fastText, which accepts any bytes: a bad character must not stop a long run.
+    # As in fastText, invalid UTF-8 is replaced: it must not stop a long run.
     for source in sources:
         yield from files.lines(source, errors="replace")
     if not sources:

@@ -1,4 +1,4 @@
-"""``trellis convert``: data or a model in another format, data in another tagging scheme."""
+"""``trellis convert``: convert data or a model to another format, or data to another scheme."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from trellis.app.cli.declarations import Argument, Option
 from trellis.app.cli.options import LabelColumn, Quiet, TokenColumns, parse_columns
-from trellis.app.terminal import check_writable, say
+from trellis.app.terminal import check_writable, print_status
 from trellis.data import corpus, files, tags
 from trellis.data.corpus import Columns
 from trellis.errors import InputError
@@ -21,19 +21,29 @@ _MODEL_FORMATS = {".trellis": "trellis", ".crfsuite": "crfsuite"}
 class Options:
     """Options of ``trellis convert``."""
 
-    source: Annotated[Path, Argument(help="Data with labels, or a model.", metavar="FROM")]
+    source: Annotated[
+        Path, Argument(help="File to read: data with labels, or a model.", metavar="FROM")
+    ]
     target: Annotated[Path, Argument(help="File to write.", metavar="TO")]
-    source_format: Annotated[str | None, Option("--from", help="Format of FROM.")] = None
+    source_format: Annotated[
+        str | None,
+        Option(
+            "--from",
+            help="Format of FROM: conll, conllu, jsonl or markup; default: detected from the file "
+            "name or the first lines.",
+        ),
+    ] = None
     target_format: Annotated[
         str | None,
         Option(
             "--to",
             help="Format of TO: conll, jsonl or markup for data, trellis or crfsuite for a model; "
-            "default: from the file name.",
+            "default: detected from the file name.",
         ),
     ] = None
     scheme: Annotated[
-        str | None, Option(help="Tagging scheme to write: BIO, BILOU, BIOES, IOB1 ...")
+        str | None,
+        Option(help="Tagging scheme of the data to write, such as BIO, BILOU, BIOES or IOB1."),
     ] = None
     columns: TokenColumns = None
     label: LabelColumn = None
@@ -68,8 +78,8 @@ def run(options: Options) -> None:
     format = format or corpus.format_by_name(target)
     if format is None:
         raise InputError(
-            f"{target}: the file name does not tell the format: add --to conll, jsonl or markup, "
-            "or for a model --to trellis or crfsuite"
+            f"{target}: the format cannot be detected from the file name: add --to conll, jsonl or "
+            "markup for data, --to trellis or crfsuite for a model"
         )
     X, y = corpus.read(options.source, options.source_format, options.layout)
     y, scheme = _convert_tags(y, options.scheme, options.source)
@@ -79,18 +89,22 @@ def run(options: Options) -> None:
             corpus.write(stream, X, y, format, scheme)
     except InputError as error:
         raise InputError(f"{options.source}: {error}") from None
-    say(f"{target}: {len(X):,} sequences, {sum(map(len, X)):,} tokens", quiet=options.quiet)
+    print_status(
+        f"{target}: {len(X):,} sequences, {sum(map(len, X)):,} tokens", quiet=options.quiet
+    )
 
 
 def _convert_tags(
     y: list[list[str]], scheme: str | None, source: Path
 ) -> tuple[list[list[str]], str]:
-    """Return the labels in the scheme that ``--scheme`` asks for, and the name of their scheme."""
+    """Return the labels in ``scheme`` (None: unchanged), and the name of their scheme."""
     source_scheme = tags.detect({label for labels in y for label in labels}, otherwise="plain")
     if not scheme or scheme == source_scheme:
         return y, source_scheme
     if source_scheme == "plain":
-        raise InputError(f"{source}: its labels follow no scheme, so they cannot become {scheme}")
+        raise InputError(
+            f"{source}: its labels have no tagging scheme, so --scheme {scheme} is impossible"
+        )
     return [tags.convert(labels, source_scheme, scheme) for labels in y], scheme
 
 
@@ -105,4 +119,4 @@ def _convert_model(source: Path, target: Path, format: str, quiet: bool) -> None
     else:
         model.save(target)
     labels, weights = len(model.classes_), model.describe().weights or 0
-    say(f"{target}: {labels:,} labels, {weights:,} weights", quiet=quiet)
+    print_status(f"{target}: {labels:,} labels, {weights:,} weights", quiet=quiet)

@@ -1,4 +1,4 @@
-"""How a command declares its options: once, as annotated fields of a dataclass.
+"""Declarations of the options of a command: annotated fields of a dataclass.
 
 A command is a module with two names: ``Options``, a dataclass whose fields are the arguments and
 options, and ``run(options)``, whose docstring is the help text:
@@ -23,13 +23,13 @@ REQUIRED = dataclasses.MISSING
 
 
 class UsageError(Exception):
-    """The options are wrong in a way that their types cannot tell; raised by ``__post_init__``."""
+    """An option has the right type but a wrong value; raised by ``__post_init__``."""
 
 
 class Option:
-    """An option. Without names it has the name of the field, with dashes.
+    """An option. Without ``names``, its name is that of the field, with dashes.
 
-    ``panel`` is the title of the box in which ``--help`` lists it, None for the common box.
+    ``panel`` is the title of the box in which ``--help`` lists the option. None is the usual box.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Option:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Argument:
-    """A positional argument; one whose type is a list takes all that are left."""
+    """A positional argument. If its type is a list, it takes all remaining words."""
 
     help: str
     metavar: str
@@ -61,7 +61,7 @@ class Parameter(NamedTuple):
     type: Any
     """``int``, ``str | None``, ``list[Path]``, …"""
     default: Any
-    """`REQUIRED` if there is none."""
+    """The default value; `REQUIRED` if the parameter has none."""
     declaration: Option | Argument
 
     @property
@@ -73,16 +73,16 @@ class Parameter(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Commands under one name."""
+    """A command with subcommands, such as ``trellis ctc``."""
 
     name: str
     help: str
     commands: "dict[str, str | Group]"
-    """The module of each command by its dotted path, or a group inside this one."""
+    """By name: the dotted path of the command's module, or a nested group."""
 
 
 def flatten(options: Any) -> Iterator[Parameter]:
-    """Yield the fields of a dataclass of options, and of the groups in its fields."""
+    """Yield the parameters of a dataclass of options, including those of nested dataclasses."""
     hints = get_type_hints(options, include_extras=True)
     for field in _user_fields(options):
         annotation = hints[field.name]
@@ -94,7 +94,7 @@ def flatten(options: Any) -> Iterator[Parameter]:
 
 
 def fill(options: Any, values: Mapping[str, Any]) -> Any:
-    """Return an instance of a dataclass of options, with its groups, from values by name."""
+    """Return an instance of a dataclass of options and its nested dataclasses; values by name."""
     hints = get_type_hints(options)
     return options(
         **{
@@ -107,5 +107,5 @@ def fill(options: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _user_fields(options: Any) -> list[Any]:
-    """Return the fields that the user sets; others are computed in ``__post_init__``."""
+    """Return the fields that the user sets. ``__post_init__`` computes the other fields."""
     return [field for field in dataclasses.fields(options) if field.init]

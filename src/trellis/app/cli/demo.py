@@ -1,4 +1,4 @@
-"""``trellis demo``: train, evaluate, tag and draw, on the corpus that comes with the package."""
+"""``trellis demo``: train, evaluate, tag and draw, on the sample corpus of the package."""
 
 import time
 from dataclasses import dataclass
@@ -51,23 +51,23 @@ def run(options: Options) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     X, y = samples.load("train")
     sentences, slots = samples.load("test")
-    _say(
-        f"The corpus of trellis: {len(X)} requests to learn from, {len(sentences)} held out, whose "
-        f"sentence patterns do not occur in training."
+    _print(
+        f"The sample corpus has {len(X)} requests for training and {len(sentences)} for testing. "
+        "The test requests have sentence patterns that do not occur in training."
     )
     model = _train(X, y, (sentences, slots))
     scores = span_scores(slots, cast(Any, model.predict(sentences)))
-    _say(
-        f"Slots in the held-out requests: precision {100 * scores.precision:.1f}, recall "
+    _print(
+        f"Slots in the test requests: precision {100 * scores.precision:.1f}, recall "
         f"{100 * scores.recall:.1f}, F1 {100 * scores.f1:.1f}. It is a small corpus.\n"
     )
     write = make_inline(model)
     for line in UTTERANCES:
         tokens: Any = text.tokenize(line)
         labels: Any = model.predict([tokens])[0]
-        _say(Text.from_ansi(write(Sequence(tokens, tokens, 1, line), labels)))
+        _print(Text.from_ansi(write(Sequence(tokens, tokens, 1, line), labels)))
     names = _write_files(model, folder, (sentences, slots))
-    _say(Text.assemble(f"\nIn {folder}: {', '.join(names)}. Next: ", ("trellis --help", "bold")))
+    _print(Text.assemble(f"\nIn {folder}: {', '.join(names)}. Next: ", ("trellis --help", "bold")))
 
 
 def _write_files(model: CRF, folder: Path, test: tuple[Any, Any]) -> list[str]:
@@ -83,7 +83,7 @@ def _write_files(model: CRF, folder: Path, test: tuple[Any, Any]) -> list[str]:
         drawing.save(folder / "trellis.png")
         names.append("trellis.png")
     except InputError as error:  # matplotlib is not installed
-        _say(f"\nno {folder / 'trellis.png'}: {error}")
+        _print(f"\n{folder / 'trellis.png'} was not written: {error}")
     return names
 
 
@@ -102,7 +102,7 @@ def _draw(model: Any, line: str) -> Any:
 
 def _train(X: Any, y: Any, dev: Any) -> CRF:
     model = CRF(Window(lower=2), l2=0.1, constraints="BIO", scoring="span_f1")
-    began = time.perf_counter()
+    start = time.perf_counter()
     with show_progress("training") as update:
         model.fit(
             X,
@@ -111,11 +111,11 @@ def _train(X: Any, y: Any, dev: Any) -> CRF:
             dev_every=5,
             callback=lambda p: update(None, f"iteration {p.iteration}  loss {p.loss:,.1f}"),
         )
-    seconds = format_duration(time.perf_counter() - began)
-    _say(f"A CRF of {len(model.coef_):,} weights: {model.n_iter_} iterations in {seconds}.")
+    seconds = format_duration(time.perf_counter() - start)
+    _print(f"A CRF of {len(model.coef_):,} weights: {model.n_iter_} iterations in {seconds}.")
     return model
 
 
-def _say(message: str | Text) -> None:
-    """Print a message; square brackets in a string are printed as they are."""
+def _print(message: str | Text) -> None:
+    """Print a message; rich does not interpret square brackets in it as styles."""
     make_console().print(message, markup=False, soft_wrap=True)

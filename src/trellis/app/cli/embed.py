@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from trellis.app.cli.declarations import Argument, Option
 from trellis.app.cli.options import Jobs, Quiet, read_default
-from trellis.app.terminal import check_writable, format_duration, say, show_progress
+from trellis.app.terminal import check_writable, format_duration, print_status, show_progress
 from trellis.embeddings.classifier import TextClassifier
 from trellis.embeddings.fasttext import FastText
 from trellis.embeddings.training import Progress
@@ -23,11 +23,11 @@ _OUTPUTS: dict[Any, tuple[str, ...]] = {
     FastText: (".trellis", ".vec", ".txt", ".bin"),
     TextClassifier: (".trellis", ".bin", ".ftz"),
 }
-"""The models, and the suffixes of the files that each can write."""
+"""The suffixes of the files that each model can write."""
 
 
 def _describe_default(name: str) -> str:
-    """Describe the default of a parameter, as in ``default 5, with --supervised 1``."""
+    """Return the default values of a parameter as text: ``default 5, with --supervised 1``."""
     models = {"": Word2Vec, "--subwords": FastText, "--supervised": TextClassifier}
     values = {
         flag: read_default(model, name)
@@ -49,47 +49,54 @@ def _list_parameters(model: Any) -> set[str]:
 
 @dataclass
 class ModelOptions:
-    """Parameters of the models; None means the default of the model."""
+    """Parameters of the models. None means the default value of the model."""
 
     architecture: Annotated[
-        str | None, Option(help=f"skipgram or cbow; {_describe_default('architecture')}.")
+        str | None,
+        Option(help=f"Architecture: skipgram or cbow; {_describe_default('architecture')}."),
     ] = None
     loss: Annotated[
         str | None,
         Option(
-            help=f"negative, hierarchical or softmax, with --supervised also ova; "
+            help=f"Loss: negative, hierarchical or softmax, with --supervised also ova; "
             f"{_describe_default('loss')}."
         ),
     ] = None
     window: Annotated[
-        int | None, Option(help=f"Context words on each side; {_describe_default('window')}.")
+        int | None,
+        Option(help=f"Number of context words on each side; {_describe_default('window')}."),
     ] = None
     negatives: Annotated[
         int | None,
-        Option(help=f"Negative samples per word; {_describe_default('negatives')}."),
+        Option(help=f"Number of negative samples per word; {_describe_default('negatives')}."),
     ] = None
     sample: Annotated[
         float | None,
-        Option(help=f"Threshold for dropping frequent words; {_describe_default('sample')}."),
+        Option(help=f"Threshold of subsampling frequent words; {_describe_default('sample')}."),
     ] = None
     min_count: Annotated[
-        int | None, Option(help=f"Ignore rarer words; {_describe_default('min_count')}.")
+        int | None,
+        Option(help=f"Ignore words that occur less often; {_describe_default('min_count')}."),
     ] = None
     minn: Annotated[
-        int | None, Option(help=f"Shortest character n-gram; {_describe_default('minn')}.")
+        int | None,
+        Option(help=f"Length of the shortest character n-grams; {_describe_default('minn')}."),
     ] = None
     maxn: Annotated[
-        int | None, Option(help=f"Longest character n-gram; {_describe_default('maxn')}.")
+        int | None,
+        Option(help=f"Length of the longest character n-grams; {_describe_default('maxn')}."),
     ] = None
     bucket: Annotated[
         int | None, Option(help=f"Number of n-gram vectors; {_describe_default('bucket')}.")
     ] = None
     word_ngrams: Annotated[
         int | None,
-        Option(help=f"Longest word n-gram, with --supervised; {_describe_default('word_ngrams')}."),
+        Option(
+            help=f"Longest word n-grams, with --supervised; {_describe_default('word_ngrams')}."
+        ),
     ] = None
     epochs: Annotated[
-        int | None, Option(help=f"Passes over the text; {_describe_default('epochs')}.")
+        int | None, Option(help=f"Number of passes over the text; {_describe_default('epochs')}.")
     ] = None
     alpha: Annotated[
         float | None, Option(help=f"Initial learning rate; {_describe_default('alpha')}.")
@@ -101,7 +108,7 @@ class Options:
     """Options of ``trellis embed``."""
 
     files: Annotated[
-        list[Path], Argument(help="Text files, one sentence per line.", metavar="FILE")
+        list[Path], Argument(help="Text files with one sentence per line.", metavar="FILE")
     ]
     output: Annotated[
         Path,
@@ -114,12 +121,16 @@ class Options:
         bool,
         Option(
             "--supervised",
-            help="Train a classifier; each line starts with its label: `__label__…`.",
+            help="Train a text classifier. Each line starts with its label: `__label__…`.",
         ),
     ] = False
-    dim: Annotated[int, Option(help="Size of a vector.")] = read_default(Word2Vec, "vector_size")
+    dim: Annotated[int, Option(help="Number of dimensions of a vector.")] = read_default(
+        Word2Vec, "vector_size"
+    )
     parameters: ModelOptions = field(default_factory=ModelOptions)
-    seed: Annotated[int | None, Option(help="Seed of the random numbers.")] = None
+    seed: Annotated[
+        int | None, Option(help="Seed of the random numbers; default: a new seed in each run.")
+    ] = None
     jobs: Jobs = None
     quiet: Quiet = False
 
@@ -142,8 +153,8 @@ def run(options: Options) -> None:
         suffixes = ", ".join(_OUTPUTS[type(model)])
         raise InputError(f"{output}: the file name must end in one of {suffixes}")
     for path in options.files:
-        path.stat()  # a missing file raises now, not after an hour of training on the others
-    began = time.monotonic()
+        path.stat()  # a missing file raises now, not after training on the other files
+    start = time.monotonic()
     with show_progress("training", options.quiet) as update:
 
         def draw(progress: Progress) -> None:
@@ -153,8 +164,8 @@ def run(options: Options) -> None:
         model.fit(options.files, callback=draw)
     _save(model, output)
     size = f"{len(model.words_):,} words, {options.dim} dimensions"
-    speed = f"{format_duration(time.monotonic() - began)}, {model.words_per_second_:,.0f} words/s"
-    say(f"{output}: {size}; {speed}", quiet=options.quiet)
+    speed = f"{format_duration(time.monotonic() - start)}, {model.words_per_second_:,.0f} words/s"
+    print_status(f"{output}: {size}; {speed}", quiet=options.quiet)
 
 
 def _build_model(options: Options) -> Any:
@@ -167,7 +178,7 @@ def _build_model(options: Options) -> Any:
     unknown = sorted(settings.keys() - _list_parameters(model))
     if unknown:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in unknown)
-        raise InputError(f"{flags}: not a parameter of {model.__name__}")
+        raise InputError(f"{flags} cannot be used here: {model.__name__} has no such parameter")
     return model(options.dim, n_jobs=options.jobs, random_state=options.seed, **settings)
 
 

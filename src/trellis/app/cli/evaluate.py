@@ -1,4 +1,4 @@
-"""``trellis eval``: scores of a model on a file with labels, and its mistakes."""
+"""``trellis eval``: print the scores and the mistakes of a model on a file with labels."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -64,7 +64,7 @@ def _compute_scores(y: Any, predicted: Any, scheme: str, max_confusions: int) ->
     )
     labels, matrix = metrics.confusion(y, predicted)
     mistakes = matrix - np.diag(matrix.diagonal())
-    # Stable: pairs with equal counts stay in the order of the labels in every run.
+    # A stable sort keeps pairs with equal counts in the order of the labels.
     order = np.argsort(-mistakes, axis=None, kind="stable")[:max_confusions]
     rows, columns = np.unravel_index(order, mistakes.shape)
     return {
@@ -75,30 +75,30 @@ def _compute_scores(y: Any, predicted: Any, scheme: str, max_confusions: int) ->
         "micro": report.micro._asdict(),
         "macro": report.macro._asdict(),
         "confusions": [
-            {"true": labels[a], "predicted": labels[b], "count": int(mistakes[a, b])}
-            for a, b in zip(rows.tolist(), columns.tolist(), strict=True)
-            if mistakes[a, b]
+            {"true": labels[i], "predicted": labels[j], "count": int(mistakes[i, j])}
+            for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
+            if mistakes[i, j]
         ],
     }
 
 
 def _find_worst(model: Any, X: Any, y: Any, predicted: Any, count: int) -> list[dict[str, Any]]:
     """Return the wrong sequences whose true labels have the lowest log p per token."""
-    # A label that the model does not know has no likelihood.
+    # A sequence with a label that the model does not know has no likelihood.
     known = set(model.classes_.tolist())
-    rows = [n for n, labels in enumerate(y) if labels != predicted[n] and known.issuperset(labels)]
-    if not rows or not count:
+    wrong = [n for n, labels in enumerate(y) if labels != predicted[n] and known.issuperset(labels)]
+    if not wrong or not count:
         return []
-    log_likelihoods = model.log_likelihood([X[n] for n in rows], [y[n] for n in rows])
-    # Per token, because otherwise the longest sequences would always be the worst.
-    order = np.argsort(log_likelihoods / [len(y[n]) for n in rows], kind="stable")[:count]
+    log_likelihoods = model.log_likelihood([X[n] for n in wrong], [y[n] for n in wrong])
+    # The log-likelihood is divided by the length, because longer sequences have lower ones.
+    order = np.argsort(log_likelihoods / [len(y[n]) for n in wrong], kind="stable")[:count]
     return [
         {
-            "sequence": rows[i] + 1,
+            "sequence": wrong[i] + 1,
             "log_likelihood": float(log_likelihoods[i]),
-            "tokens": [t if isinstance(t, str) else t[0] for t in X[rows[i]]],
-            "true": y[rows[i]],
-            "predicted": predicted[rows[i]],
+            "tokens": [t if isinstance(t, str) else t[0] for t in X[wrong[i]]],
+            "true": y[wrong[i]],
+            "predicted": predicted[wrong[i]],
         }
         for i in order.tolist()
     ]
@@ -148,7 +148,7 @@ def _show_worst(sequences: list[dict[str, Any]], scheme: str) -> None:
 
 
 def _mark_spans(words: list[str], spans: list[tags.Span], correct: set[tags.Span]) -> Text:
-    """Return the words with brackets around the spans: green for correct ones, else red."""
+    """Return the words with brackets around the spans; correct spans are green, others red."""
     line = Text()
     starts, ends = {s.start: s for s in spans}, {s.end: s for s in spans}
     for t, word in enumerate([*words, ""]):

@@ -1,7 +1,7 @@
 """Parse an ordinary command line without Typer, whose import takes longer than tagging a sentence.
 
-Typer still does all that is not ordinary: ``--help``, every error, abbreviations such as ``-j4``.
-So a function here returns None when it is in doubt, and never reports an error itself.
+Typer handles everything else: ``--help``, every error, and short forms such as ``-j4``. If the fast
+parser cannot parse a command line, it returns None and does not report an error.
 """
 
 import re
@@ -22,7 +22,7 @@ from trellis.app.cli.declarations import (
 
 __all__ = ["find_module", "parse_options"]
 
-# Stricter than int() and float(), which also accept "1_000" and " 1".
+# int() and float() are not strict enough: they also accept "1_000" and " 1".
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _FLOAT = re.compile(r"-?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 
@@ -38,17 +38,17 @@ def find_module(group: Group, arguments: Sequence[str]) -> tuple[str, Sequence[s
 
 
 def parse_options(options: Any, arguments: Sequence[str]) -> Any:
-    """Return an instance of the dataclass ``options``, or None if Typer has to decide."""
+    """Return an instance of the dataclass ``options``, or None if Typer has to parse the words."""
     parameters = list(flatten(options))
     by_flag = {flag: parameter for parameter in parameters for flag in parameter.flags}
-    texts = _split(by_flag, arguments)
+    texts = _group_words(by_flag, arguments)
     if texts is None:
         return None
     positional = texts.pop("", [])
     values: dict[str, Any] = {}
     for parameter in parameters:
         words = texts.get(parameter.name, [])
-        if not parameter.flags:  # an argument: a list takes all words that are left
+        if not parameter.flags:  # a positional argument; a list takes all remaining words
             count = len(positional) if _is_list(parameter) else 1
             words, positional = positional[:count], positional[count:]
         try:
@@ -61,8 +61,10 @@ def parse_options(options: Any, arguments: Sequence[str]) -> Any:
         return None
 
 
-def _split(by_flag: dict[str, Parameter], arguments: Sequence[str]) -> dict[str, list[str]] | None:
-    """Return the texts of each option by its field; positional arguments are under ""."""
+def _group_words(
+    by_flag: dict[str, Parameter], arguments: Sequence[str]
+) -> dict[str, list[str]] | None:
+    """Return the texts of each option by field name; the key "" has the positional arguments."""
     texts: dict[str, list[str]] = {"": []}
     words = iter(arguments)
     for word in words:
@@ -77,7 +79,7 @@ def _split(by_flag: dict[str, Parameter], arguments: Sequence[str]) -> dict[str,
                 return None
             if parameter.type is not bool and not equals:
                 following = next(words, None)
-                if following is None or following.startswith("--"):  # its value may be missing
+                if following is None or following.startswith("--"):  # the value may be missing
                     return None
                 text = following
             texts.setdefault(parameter.name, []).append(text)
@@ -85,10 +87,10 @@ def _split(by_flag: dict[str, Parameter], arguments: Sequence[str]) -> dict[str,
 
 
 def _is_list(parameter: Parameter) -> bool:
-    return get_origin(_without_none(parameter.type)) is list
+    return get_origin(_strip_none(parameter.type)) is list
 
 
-def _without_none(annotation: Any) -> Any:
+def _strip_none(annotation: Any) -> Any:
     """Return ``T`` for ``T | None``."""
     alternatives = [t for t in get_args(annotation) if t is not NoneType]
     is_optional = NoneType in get_args(annotation)
@@ -96,15 +98,15 @@ def _without_none(annotation: Any) -> Any:
 
 
 def _convert(parameter: Parameter, words: list[str]) -> Any:
-    """Return the value of an option or argument; ValueError if it is not an ordinary one."""
+    """Return the value of an option or argument; raise ValueError if Typer has to parse it."""
     if not words:
         if parameter.default is REQUIRED:
             raise ValueError
         return parameter.default
-    kind = _without_none(parameter.type)
+    kind = _strip_none(parameter.type)
     if get_origin(kind) is list:
         return [_convert_word(get_args(kind)[0], word) for word in words]
-    value = _convert_word(kind, words[-1])  # of a repeated option the last one counts
+    value = _convert_word(kind, words[-1])  # if an option is repeated, its last value counts
     declaration = parameter.declaration
     if isinstance(declaration, Option) and (
         (declaration.min is not None and value < declaration.min)

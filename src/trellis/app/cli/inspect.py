@@ -1,4 +1,4 @@
-"""``trellis inspect``: the contents of a model file."""
+"""``trellis inspect``: print the contents of a model file."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from trellis.models.chain.description import Description
 
 __all__ = ["Options", "run"]
 
-_NOT_SHOWN = ("features", "edge_features", "n_jobs", "warm_start", "device")
+_HIDDEN_PARAMETERS = ("features", "edge_features", "n_jobs", "warm_start", "device")
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Options:
     top: Annotated[
         int, Option(help="Number of features and transitions to show per label.", min=0)
     ] = 10
-    label: Annotated[str | None, Option(help="Show the features of this label only.")] = None
+    label: Annotated[str | None, Option(help="Show only the features of this label.")] = None
     as_json: Json = False
 
 
@@ -79,7 +79,7 @@ def _make_record(model: Any, facts: Description, path: Path) -> dict[str, Any]:
     record["parameters"] = {
         name: value
         for name, value in model.get_params(deep=False).items()
-        if name not in _NOT_SHOWN and value is not None
+        if name not in _HIDDEN_PARAMETERS and value is not None
     }
     return record
 
@@ -89,11 +89,11 @@ def _rank_transitions(model: Any, count: int) -> list[dict[str, Any]]:
     scores = model.transition_scores()
     labels = model.classes_.tolist()
     order = np.argsort(-scores, axis=None, kind="stable")
-    # The maximum avoids listing a pair twice when there are fewer than 2 * count pairs.
-    chosen = np.concatenate([order[:count], order[max(count, len(order) - count) :]])
-    cells = zip(*np.unravel_index(chosen, scores.shape), strict=True)
+    # Without max, a pair would be listed twice if there are fewer than 2 * count pairs.
+    shown = np.concatenate([order[:count], order[max(count, len(order) - count) :]])
+    cells = zip(*np.unravel_index(shown, scores.shape), strict=True)
     return [
-        {"before": labels[a], "after": labels[b], "weight": float(scores[a, b])} for a, b in cells
+        {"before": labels[i], "after": labels[j], "weight": float(scores[i, j])} for i, j in cells
     ]
 
 

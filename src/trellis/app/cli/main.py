@@ -1,7 +1,7 @@
 """The ``trellis`` command: the list of commands, and the exit code.
 
-Exit codes: 0, success; 1, the input or a file is wrong, with one line on standard error; 2, the
-command line is wrong; 128 + n, ended by signal n.
+Exit codes: 0 is success. 1 means that the input or a file is wrong; one line on standard error
+explains it. 2 means that the command line is wrong. 128 + n means that signal n ended the command.
 """
 
 import signal
@@ -16,7 +16,7 @@ from trellis.estimator import run_without_sklearn
 
 __all__ = ["COMMANDS", "main", "run_command"]
 
-# In the order of `trellis --help`: from training to use, then word vectors, then the rest.
+# `trellis --help` lists the commands in this order: sequence models, word vectors, CTC, demo.
 COMMANDS = Group(
     "trellis",
     "Label sequences with CRFs, MEMMs, HMMs and neural networks; train word vectors and text "
@@ -47,10 +47,11 @@ COMMANDS = Group(
 
 
 def main() -> None:
-    """Entry point of the process: run the command line and exit."""
-    # Before any model is imported: a command needs no scikit-learn, which takes a second to load.
+    """Run the command line of the process and exit."""
+    # This must precede the import of any model. No command needs scikit-learn, and importing it
+    # takes a second.
     run_without_sklearn()
-    if hasattr(signal, "SIGPIPE"):  # the reader is gone, as in `trellis … | head`: exit quietly
+    if hasattr(signal, "SIGPIPE"):  # in `trellis … | head`, exit without an error
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(run_command(sys.argv[1:]))
 
@@ -73,14 +74,14 @@ def run_command(arguments: list[str]) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    """Run the command by the fast parser if it can, otherwise by Typer."""
+    """Parse the words with the fast parser, or else with Typer, and run the command."""
     if target := find_module(COMMANDS, arguments):
         module = import_module(target[0])
         options = parse_options(module.Options, target[1])
         if options is not None:
             module.run(options)
             return 0
-    # Imported here: Typer takes as long to import as a sentence to tag.
+    # Imported here, because importing Typer takes as long as tagging a sentence.
     from trellis.app.cli.typer_commands import run_typer
 
     return run_typer(COMMANDS, arguments)

@@ -1,4 +1,4 @@
-"""``trellis neighbors``: the nearest words of a word."""
+"""``trellis neighbors``: print the nearest words of each word."""
 
 import sys
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Options:
     vectors: VectorFile
     words: Annotated[
         list[str] | None,
-        Argument(help="Words; default: those on standard input.", metavar="WORD"),
+        Argument(help="Words to look up; default: the words on standard input.", metavar="WORD"),
     ] = None
     k: Count = 10
     limit: Limit = None
@@ -37,7 +37,7 @@ class Options:
 
 
 def run(options: Options) -> None:
-    """Print the nearest words of each word, by cosine.
+    """Print the words with the highest cosine similarity to each word.
 
     **Examples**
 

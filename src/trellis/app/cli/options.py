@@ -25,17 +25,20 @@ ModelFile = Annotated[
 LabelledFile = Annotated[Path, Argument(help="Data file with labels.", metavar="FILE")]
 Jobs = Annotated[int | None, Option("--jobs", "-j", help="Number of threads; default: all cores.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print errors only.")]
-Json = Annotated[bool, Option("--json", help="Print one JSON object instead of tables.")]
+Json = Annotated[bool, Option("--json", help="Print JSON instead of text and tables.")]
 Format = Annotated[
     str | None,
     Option(
-        help="Data format: conll, conllu, jsonl, markup, text or tokens; default: detected from "
-        "the file name or the first line.",
+        help="Data format: conll, conllu, jsonl or markup; without labels also text or tokens; "
+        "default: detected from the file name or the first lines.",
     ),
 ]
 TokenColumns = Annotated[
     str | None,
-    Option(help="Token columns of a conll file, counted from 0, for example 0,1.", metavar="LIST"),
+    Option(
+        help="Columns of a conll file that form a token, counted from 0, for example 0,1.",
+        metavar="LIST",
+    ),
 ]
 LabelColumn = Annotated[
     str | None,
@@ -49,7 +52,7 @@ LabelColumn = Annotated[
 
 @dataclass
 class DataOptions:
-    """How a file with labels is read."""
+    """Format and columns of a file with labels."""
 
     format: Format = None
     columns: TokenColumns = None
@@ -63,13 +66,13 @@ class DataOptions:
 
 
 def parse_columns(columns: str | None, label: str | None = None) -> Columns:
-    """Return the columns that ``--columns`` and ``--label`` name."""
+    """Return the columns that ``--columns`` and ``--label`` select."""
     if columns is None:
         return Columns(None, label)
     try:
-        return Columns(tuple(int(n) for n in columns.split(",")), label)
+        return Columns(tuple(int(number) for number in columns.split(",")), label)
     except ValueError:
-        raise UsageError(f"--columns takes numbers such as 0,1, not {columns!r}") from None
+        raise UsageError(f"--columns is {columns!r}: must be numbers such as 0,1") from None
 
 
 def read_default(function: Any, parameter: str) -> Any:

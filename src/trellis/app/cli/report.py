@@ -1,4 +1,4 @@
-"""``trellis report``: an HTML page about a model and its mistakes."""
+"""``trellis report``: write an HTML page about a model and its mistakes."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +8,7 @@ from trellis.app.cli.declarations import Option
 from trellis.app.cli.options import DataOptions, Jobs, LabelledFile, ModelFile, Quiet
 from trellis.app.model_files import open_sequence_model, read_labelled
 from trellis.app.report.report import report
-from trellis.app.terminal import check_writable, say
+from trellis.app.terminal import check_writable, print_status
 from trellis.formats.atomic import replacing
 
 __all__ = ["Options", "run"]
@@ -41,4 +41,4 @@ def run(options: Options) -> None:
     page = report(model, X, y, title=options.model.name, source=options.data.name)
     with replacing(options.output) as file:
         file.write(page.encode())
-    say(f"{options.output}: {len(page) / 1e3:.0f} kB", quiet=options.quiet)
+    print_status(f"{options.output}: {len(page) / 1e3:.0f} kB", quiet=options.quiet)

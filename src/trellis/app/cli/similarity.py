@@ -1,4 +1,4 @@
-"""``trellis similarity``: the cosine of two words, or the correlation with human judgements."""
+"""``trellis similarity``: print the cosine similarity of two words, or score a test file."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +17,13 @@ class Options:
     """Options of ``trellis similarity``."""
 
     vectors: VectorFile
-    words: Annotated[list[str] | None, Argument(help="Two words.", metavar="WORD")] = None
+    words: Annotated[list[str] | None, Argument(help="Two words to compare.", metavar="WORD")] = (
+        None
+    )
     test: Annotated[
         Path | None,
         Option(
-            help="Print the correlation with a file of word pairs and human scores instead.",
+            help="Print the correlation with the human scores in a file of word pairs.",
             metavar="FILE",
         ),
     ] = None
@@ -31,11 +33,11 @@ class Options:
 
     def __post_init__(self) -> None:
         if len(self.words or []) != (2 if self.test is None else 0):
-            raise UsageError("give two words, or --test FILE")
+            raise UsageError("expected two words, or --test FILE without words")
 
 
 def run(options: Options) -> None:
-    """Print the cosine of two words, or the correlation of cosines with human judgements.
+    """Print the cosine similarity of two words, or its correlation with human scores.
 
     **Examples**
 

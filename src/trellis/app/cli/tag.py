@@ -20,7 +20,7 @@ from trellis.formats.atomic import replacing
 
 __all__ = ["Options", "run"]
 
-_BATCH = 1 << 15  # tokens per batch: enough work for all threads, yet a few MB of scores
+_BATCH = 1 << 15  # tokens: enough work for all threads; the scores take only a few MB
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Options:
         str | None,
         Option(
             help="Output format: conll, jsonl or inline; default: inline on a terminal, "
-            "otherwise like the input."
+            "otherwise the format of the input."
         ),
     ] = None
     target: Annotated[
@@ -53,7 +53,7 @@ class Options:
         Option(help="Print the K best labellings of each sequence.", metavar="K", min=0),
     ] = 0
     unbuffered: Annotated[
-        bool, Option("--unbuffered", "-u", help="Print each sequence at once.")
+        bool, Option("--unbuffered", "-u", help="Print each sequence as soon as it is labelled.")
     ] = False
     jobs: Jobs = None
     layout: Columns = field(init=False)
@@ -84,10 +84,10 @@ def run(options: Options) -> None:
         [str(label) for label in model.classes_],
         choose_output(options.output, sources[0][1], on_terminal),
     )
-    # A person at a keyboard wants the answer to each line at once.
+    # In interactive use, each line is answered immediately.
     at_once = options.unbuffered or (not options.files and sys.stdin.isatty())
     with _open_target(options.target) as file:
-        begun = False
+        is_first = True
         for source, format in sources:
             sequences = corpus.iterate(source, format, columns, options.layout)
             labelled = _label(model, sequences, options, 1 if at_once else _BATCH)
@@ -97,15 +97,15 @@ def run(options: Options) -> None:
                 except InputError as error:
                     place = f"{files.name_of(source)}, sequence {number}"
                     raise InputError(f"{place}: {error}") from None
-                # Only at the start of a file would a reader take U+FEFF for a byte order mark.
-                file.write((text if begun else files.keep_mark(text)).encode())
-                begun = True
+                # U+FEFF at the start of a file would be read as a byte order mark.
+                file.write((files.keep_mark(text) if is_first else text).encode())
+                is_first = False
                 if at_once:
                     file.flush()
 
 
 def _open_source(path: Path, format: str | None, columns: int) -> tuple[Any, str]:
-    """Return what to read and its format; raises now if a file that comes later is missing."""
+    """Return the source (a path or standard input) and its format; raise if it is missing."""
     if str(path) == "-":
         return sys.stdin.buffer, format or ("text" if columns == 1 else "conll")
     with open(path, "rb"):
@@ -133,7 +133,7 @@ def _label(
 
 
 def _split_batches(sequences: Iterable[Sequence], size: int) -> Iterator[list[Sequence]]:
-    """Yield lists of sequences with about ``size`` tokens; each sequence counts one more."""
+    """Yield lists of sequences with about ``size`` tokens. Each sequence counts one more."""
     batch: list[Sequence] = []
     tokens = 0
     for sequence in sequences:
@@ -147,7 +147,7 @@ def _split_batches(sequences: Iterable[Sequence], size: int) -> Iterator[list[Se
 
 
 def _read_ahead(batches: Iterator[list[Sequence]]) -> Iterator[list[Sequence]]:
-    """Yield the batches; another thread reads the next one while this one is labelled."""
+    """Yield the batches; a second thread reads the next batch while this one is labelled."""
     with ThreadPoolExecutor(1) as reader:
         upcoming = reader.submit(next, batches, None)
         while (batch := upcoming.result()) is not None:

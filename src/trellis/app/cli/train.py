@@ -1,4 +1,4 @@
-"""``trellis train``: read data, train a model with checkpoints, write it."""
+"""``trellis train``: read data, train a model with checkpoints, and write the model."""
 
 import time
 from typing import Any
@@ -9,7 +9,7 @@ from trellis.app.terminal import (
     catch_interrupts,
     check_writable,
     format_duration,
-    say,
+    print_status,
     show_progress,
 )
 from trellis.app.training.data import TrainingData, name_file_in_errors, read_dev, read_files
@@ -38,8 +38,8 @@ def run(options: Options) -> None:
 
     `trellis train train.conll --dev dev.conll --model neural --vectors words.vec --hybrid`
 
-    `trellis train big.conll -o big.trellis --resume` (continue after an interruption; the weights
-    have the same bits as without it)
+    `trellis train big.conll -o big.trellis --resume` (continue after an interruption; the result is
+    the same as without the interruption)
     """
     check_writable(options.output, *options.input_files())
     check_options(options)
@@ -56,7 +56,7 @@ def run(options: Options) -> None:
 
 def _train(options: Options, checkpoint: Checkpoint) -> None:
     """Read the data, fit the model, write it, and remove the checkpoint."""
-    began = time.perf_counter()
+    start = time.perf_counter()
     data = read_files(options.files, options)
     dev = read_dev(options, data.labels)
     scheme = tags.detect(data.labels, otherwise="plain")
@@ -71,8 +71,8 @@ def _train(options: Options, checkpoint: Checkpoint) -> None:
             _fit(options, model, data, dev, checkpoint)
     model.save(options.output)
     checkpoint.remove()
-    say(f"{data}; {format_duration(time.perf_counter() - began)}", quiet=options.quiet)
-    say(_summarise(options, model, dev, scheme), quiet=options.quiet)
+    print_status(f"{data}; {format_duration(time.perf_counter() - start)}", quiet=options.quiet)
+    print_status(_summarise(options, model, dev, scheme), quiet=options.quiet)
 
 
 def _fit(
@@ -80,7 +80,10 @@ def _fit(
 ) -> None:
     """Train with a progress bar; Ctrl-C saves a checkpoint and raises InterruptedWorkError."""
     if options.resume and not checkpoint.path.exists():
-        say(f"{checkpoint.path} does not exist: training starts anew", quiet=options.quiet)
+        print_status(
+            f"{checkpoint.path} does not exist: training starts from the beginning",
+            quiet=options.quiet,
+        )
     neural = options.model == "neural"
     arguments = {} if neural else {"dev_every": options.dev_every or DEV_EVERY}
     with (
@@ -98,19 +101,19 @@ def _fit(
 
 
 def _tune(options: Options, model: Any, data: TrainingData, checkpoint: Checkpoint) -> None:
-    """Set l1 and l2 by cross-validation, or to those of the checkpoint that training resumes."""
-    if saved := checkpoint.parameters():
-        model.set_params(l1=float(saved["l1"]), l2=float(saved["l2"]))
+    """Choose l1 and l2 by cross-validation; with ``--resume``, take them from the checkpoint."""
+    if parameters := checkpoint.parameters():
+        model.set_params(l1=float(parameters["l1"]), l2=float(parameters["l2"]))
         return
     trials = []
     with show_progress("tuning", options.quiet) as update:
         for trial in search(model, data.X, data.y, options.tune, options.seed):
             trials.append(trial)
-            best = max(trials, key=lambda t: t.score)
+            best = max(trials, key=lambda trial: trial.score)
             text = f"{len(trials)} of {options.tune}  best {100 * best.score:.2f}"
             update(len(trials) / options.tune, text)
-            say(f"  {trial}", quiet=options.quiet)
-    say(f"chosen by cross-validation: {best}", quiet=options.quiet)
+            print_status(f"  {trial}", quiet=options.quiet)
+    print_status(f"chosen by cross-validation: {best}", quiet=options.quiet)
     model.set_params(l1=best.l1, l2=best.l2)
 
 

@@ -1,7 +1,8 @@
-"""Typer commands from the declarations of options: help texts, errors, unusual command lines.
+"""Build Typer commands from the declarations of options.
 
-Importing every command takes half a second. So a group knows its commands by the name of their
-module, and only the command that runs, or ``--help``, imports one.
+Typer prints help texts and usage errors, and parses all command lines that `fast_parser` does not.
+Importing every command takes half a second. So a group stores the names of the modules of its
+commands, and a module is imported only when its command runs, or for ``--help``.
 """
 
 import inspect
@@ -25,7 +26,7 @@ from trellis.app.cli.declarations import (
 
 __all__ = ["build_command", "build_group", "run_typer"]
 
-# Typer contains a copy of Click since 0.26 and used the package Click before.
+# Since version 0.26 Typer contains a copy of Click; before, it imported the package Click.
 _UsageError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 _SETTINGS: dict[str, Any] = {
@@ -37,7 +38,7 @@ _SETTINGS: dict[str, Any] = {
 
 
 def run_typer(group: Group, arguments: list[str]) -> int:
-    """Run a command line and return its exit code; usage errors are printed, others are raised."""
+    """Run a command line and return its exit code. Usage errors are printed, others are raised."""
     try:
         code = build_group(group, _read_common_options)(arguments, standalone_mode=False)
         return code if isinstance(code, int) else 0
@@ -86,10 +87,10 @@ def build_command(name: str, module: Any) -> Any:
 
 
 def build_group(group: Group, callback: Any = None) -> Any:
-    """Return the Typer command of a group; ``callback`` has the options before the command."""
+    """Return the Typer command of a group. ``callback`` declares the options before the command."""
 
     class LazyGroup(TyperGroup):
-        """Looks its commands up by name and imports them one by one."""
+        """A group that imports a command when it is looked up by name."""
 
         def __init__(self, **attributes: Any) -> None:
             super().__init__(**attributes)
@@ -106,10 +107,10 @@ def build_group(group: Group, callback: Any = None) -> Any:
 
 
 class _LazyCommands(dict[str, Any]):
-    """The commands of a group by name: all names are present, each command is built once."""
+    """The commands of a group by name; each command is built when it is first looked up."""
 
     def __init__(self, group: Group) -> None:
-        # A real dict with all keys, because Typer reads the keys to suggest "Did you mean".
+        # All names are keys from the beginning: Typer reads them for "Did you mean …?".
         super().__init__(dict.fromkeys(group.commands))
         self._sources: Mapping[str, str | Group] = group.commands
 

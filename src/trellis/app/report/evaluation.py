@@ -15,19 +15,19 @@ from trellis.models.chain.description import Description
 __all__ = ["Evaluation"]
 
 _WORD_FEATURES = ("word", "w", "w[0]", "word.lower()", "text", "token", "form")
-"""Usual names of the feature that is the word itself."""
+"""Common names of the feature whose value is the word."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What every section of a report is about; labels are strings, whatever the model has."""
+    """The data of all sections of a report. Labels of other types are converted to strings."""
 
     model: Any
     X: Sequence[Any]
     raw: Sequence[Sequence[Any]]
-    """The true labels before they became strings, as the model knows them."""
+    """The true labels, not converted to strings."""
     y: list[list[str]]
-    """The true labels."""
+    """The true labels as strings."""
     predicted: list[list[str]]
     labels: list[str]
     """Labels of the model, in the order of ``classes_``."""
@@ -35,13 +35,13 @@ class Evaluation:
 
     @classmethod
     def of(cls, model: Any, X: Any, y: Any) -> Self:
-        """Predict the labels of X, after checking that X and y fit together."""
+        """Return the evaluation of a model on X; raise InputError if X and y do not match."""
         if not hasattr(model, "describe"):
-            raise InputError(f"a report needs a sequence model, not a {type(model).__name__}")
+            raise InputError(f"model is a {type(model).__name__}, expected a sequence model")
         if len(X) != len(y):
             raise InputError(f"X has {len(X)} sequences, y has {len(y)}")
         if not sum(map(len, y)):
-            raise InputError("X has no tokens: there is nothing to report on")
+            raise InputError("X has no tokens: a report needs at least one")
         _check_labels(y)
         predicted = model.predict(X)
         for n, (labels, true_labels) in enumerate(zip(predicted, y, strict=True)):
@@ -50,44 +50,44 @@ class Evaluation:
                 raise InputError(f"sequence {{sequence}} has {sizes}", sequence=n)
         classes = [str(label) for label in model.classes_]
         true = _convert_to_strings(y)
-        # Also of the true labels: the data may have labels that the model does not know.
+        # The true labels are included, because the model may not know all of them.
         scheme = tags.detect({*classes, *chain(*true)}, otherwise="plain")
         return cls(model, X, y, true, _convert_to_strings(predicted), classes, scheme)
 
     @cached_property
     def description(self) -> Description:
-        """Size and training record of the model."""
+        """The size and the training record of the model."""
         description: Description = self.model.describe()
         return description
 
     def words(self, n: int) -> list[str]:
-        """Return the words of a sequence; positions where a token has no word."""
+        """Return the words of sequence n. A token without a word is shown as its position."""
         x = self.X[n]
         if hasattr(x, "shape"):  # an array or a sparse matrix of features
             return [str(t) for t in range(x.shape[0])]
         return [_find_word(token, t) for t, token in enumerate(x)]
 
     def spans(self, labels: Sequence[str]) -> list[tags.Span]:
-        """Return the spans of the labels; in a plain scheme, each token is a span."""
+        """Return the spans of the labels. In the plain scheme, each token is a span."""
         if self.scheme == "plain":
             return [tags.Span(label, t, t + 1) for t, label in enumerate(labels)]
         return tags.spans(labels, self.scheme)
 
     @cached_property
     def counts(self) -> Counter[str]:
-        """Number of tokens with each true label."""
+        """The number of tokens of each true label."""
         return Counter(chain.from_iterable(self.y))
 
     @cached_property
     def scores(self) -> Report:
-        """Scores of spans; in a plain scheme, of tokens."""
+        """The scores of spans. In the plain scheme, they are scores of tokens."""
         if self.scheme == "plain":
             return label_report(self.y, self.predicted)
         return span_scores(self.y, self.predicted, self.scheme)
 
     @cached_property
     def span_labels(self) -> list[str]:
-        """Labels of spans (in a plain scheme, of tokens), the most frequent first."""
+        """The labels of spans (in the plain scheme, of tokens), the most frequent first."""
         counts = Counter(span.label for labels in self.y for span in self.spans(labels))
         if self.scheme == "plain":
             names = set(self.labels)
@@ -96,7 +96,7 @@ class Evaluation:
         return sorted({*counts, *names}, key=lambda name: (-counts[name], name))
 
     def sort_key(self, label: str) -> tuple[str, str]:
-        """Return the key that sorts labels in pictures: O first, then by the label of the span."""
+        """Return the key that sorts labels in pictures: first O, then by the label of the span."""
         return ("", label) if self.scheme == "plain" else (label.partition("-")[2], label)
 
     def most_frequent(self, count: int) -> list[int]:
@@ -106,13 +106,13 @@ class Evaluation:
 
 
 def _check_labels(y: Sequence[Sequence[Any]]) -> None:
-    """Raise if a label is unknown (None) or a set: scores need the true label of every token."""
+    """Raise InputError if a label is None or a set: scores need one true label per token."""
     for n, labels in enumerate(y):
         for position, label in enumerate(labels):
             if label is None or isinstance(label, set | frozenset):
                 raise InputError(
                     f"sequence {{sequence}}, position {position}: the label is {label!r}, but a "
-                    "report needs all labels",
+                    "report needs one label per token",
                     sequence=n,
                 )
 
@@ -122,7 +122,7 @@ def _convert_to_strings(y: Sequence[Sequence[Any]]) -> list[list[str]]:
 
 
 def _find_word(token: Any, position: int) -> str:
-    """Return the word of a token: a string, the first of several columns, or a feature."""
+    """Return the word of a token: the token, its first column, or the value of a feature."""
     if isinstance(token, str):
         return token
     if isinstance(token, tuple) and token:

@@ -1,4 +1,4 @@
-"""HTML of the report: a page without external files, and its sections, tables and bars."""
+"""HTML elements of the report: page, section, table, figure and bar."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -10,7 +10,7 @@ from trellis.plots.shapes import DARK, LIGHT, replace_invalid
 __all__ = ["Part", "bar", "figure", "number", "page", "section", "table", "text"]
 
 Part: TypeAlias = tuple[str, str, str, str]
-"""A section: anchor, title, introduction and HTML; the arguments of `section`."""
+"""The arguments of `section`: anchor, title, introduction and body."""
 
 _BACKGROUND = {"light": "#f3f5f8", "dark": "#0f1318"}
 
@@ -138,46 +138,46 @@ def number(value: float, digits: int = 0) -> str:
 
 
 def bar(fraction: float, css_class: str = "") -> str:
-    """Return a small horizontal bar, full at 1."""
+    """Return a small horizontal bar; it is full if ``fraction`` is 1."""
     width = 100 * min(max(fraction, 0.0), 1.0)
     return f'<span class="{f"bar {css_class}".strip()}"><i style="width:{width:.1f}%"></i></span>'
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Return a table; the cells are HTML, columns in ``right`` are aligned to the right.
+    """Return a table. The cells are HTML; the columns in ``right`` are aligned to the right.
 
     >>> table(["label", "count"], [["A", "3"]], right=[1])[-72:]
     '<tbody><tr><td>A</td><td class="right">3</td></tr></tbody></table></div>'
     """
 
-    def line(cells: Sequence[str], tag: str) -> str:
+    def make_row(cells: Sequence[str], tag: str) -> str:
         classes = [' class="right"' if n in right else "" for n in range(len(cells))]
         pairs = zip(cells, classes, strict=True)
         row = "".join(f"<{tag}{attribute}>{cell}</{tag}>" for cell, attribute in pairs)
         return f"<tr>{row}</tr>"
 
-    body = "".join(line(cells, "td") for cells in rows)
+    body = "".join(make_row(cells, "td") for cells in rows)
     return (
-        f'<div class="scroll"><table><thead>{line([text(name) for name in head], "th")}</thead>'
+        f'<div class="scroll"><table><thead>{make_row([text(name) for name in head], "th")}</thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
 
 
 def figure(drawing: Drawing, fits: bool = False) -> str:
-    """Return a picture that shrinks to the page if ``fits``, and scrolls sideways otherwise."""
+    """Return a picture. With ``fits`` it shrinks to the page, otherwise it scrolls sideways."""
     return f'<figure class="{"fits" if fits else "scroll"}">{drawing.svg(themed=True)}</figure>'
 
 
 def section(anchor: str, title: str, introduction: str, body: str) -> str:
-    """Return a section; title and introduction are plain text, the body is HTML."""
+    """Return a section. Title and introduction are plain text, the body is HTML."""
     lead = f'<p class="lead">{text(introduction)}</p>' if introduction else ""
     return f'<section id="{text(anchor)}"><h2>{text(title)}</h2>{lead}{body}</section>'
 
 
 def page(title: str, body: str) -> str:
-    """Return a complete HTML document, light or dark as the reader's system."""
-    light = _variables({**LIGHT, "ground": _BACKGROUND["light"]})
-    dark = _variables({**DARK, "ground": _BACKGROUND["dark"]})
+    """Return a complete HTML document, with light or dark colours as set in the browser."""
+    light = _make_css_variables({**LIGHT, "ground": _BACKGROUND["light"]})
+    dark = _make_css_variables({**DARK, "ground": _BACKGROUND["dark"]})
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -188,6 +188,6 @@ def page(title: str, body: str) -> str:
     )
 
 
-def _variables(palette: dict[str, str]) -> str:
+def _make_css_variables(palette: dict[str, str]) -> str:
     """Return a palette as CSS variables."""
     return " ".join(f"--{name}: {colour};" for name, colour in palette.items())

@@ -23,7 +23,7 @@ _MODEL_NAMES = {
     "HMM": "hidden Markov model",
     "NeuralTagger": "neural network over words and characters",
 }
-# How much each section shows before the reader unfolds it: about one screen.
+# Sizes of the sections before the reader unfolds them: each fills about one screen.
 _SCORE_ROWS = 20
 _CONFUSION_ROWS = 15
 _TRANSITION_LABELS = 30
@@ -46,7 +46,7 @@ def report(
 ) -> str:
     """Return an HTML page about a fitted sequence model, evaluated on X and its labels y.
 
-    ``source`` names the data, ``sentences`` is the number of trellises to draw.
+    ``source`` is the name of the data, ``sentences`` the number of trellises to draw.
 
     >>> from trellis import HMM
     >>> X, y = [["dog", "barks"], ["cat", "sleeps"]], [["N", "V"]] * 2
@@ -77,7 +77,7 @@ def report(
 
 
 def _render_facts(evaluation: Evaluation, source: str | None) -> str:
-    """Return the data, the model and its training as a list of terms."""
+    """Return the facts about data, model and training as an HTML definition list."""
     description = evaluation.description
     class_name = type(evaluation.model).__name__
     long_name = _MODEL_NAMES.get(class_name)
@@ -109,7 +109,9 @@ def _describe_training(description: Description) -> dict[str, str]:
         ending = "converged" if description.converged else "not converged"
         facts["iterations"] = f"{description.steps:,}, {ending}"
     if description.loss is not None and np.isfinite(description.loss):
-        digits = 4 if description.unit == "epoch" else 2  # a mean per token, or a sum
+        digits = (
+            4 if description.unit == "epoch" else 2
+        )  # an epoch has a mean per token, an iteration a sum
         facts["loss"] = html.number(description.loss, digits)
     return facts
 
@@ -145,7 +147,7 @@ def _render_scores(evaluation: Evaluation) -> Iterator[Part]:
     rows = [_format_score_row(label, label_scores) for label, label_scores in labels]
     body = html.table(head, rows[:_SCORE_ROWS], right=[2, 3, 4])
     rare = html.table(head, rows[_SCORE_ROWS:], right=[2, 3, 4])
-    body += _fold(len(rows) - _SCORE_ROWS, rare)
+    body += _make_details(len(rows) - _SCORE_ROWS, rare)
     introduction = (
         f"In percent. F1 over all labels is {100 * scores.f1:.1f}, the mean of the labels' F1 "
         f"is {100 * scores.macro.f1:.1f}."
@@ -153,8 +155,8 @@ def _render_scores(evaluation: Evaluation) -> Iterator[Part]:
     yield "labels", "Scores by label", introduction, body
 
 
-def _fold(count: int, body: str) -> str:
-    """Return HTML that the reader can unfold; empty if there are no rarer labels."""
+def _make_details(count: int, body: str) -> str:
+    """Return HTML for ``count`` rarer labels that the reader can unfold, or "" if count ≤ 0."""
     if count <= 0:
         return ""
     return f"<details><summary>{count:,} rarer labels</summary>{body}</details>"
@@ -171,7 +173,7 @@ def _format_score_row(label: str, scores: Scores) -> list[str]:
 
 
 def _render_confusions(evaluation: Evaluation) -> Iterator[Part]:
-    """Yield the most frequent pairs of a true and a wrong label, with the words concerned."""
+    """Yield the most frequent pairs (true label, wrong label), with examples of words."""
     words: dict[tuple[str, str], Counter[str]] = {}
     for n, (true, predicted) in enumerate(zip(evaluation.y, evaluation.predicted, strict=True)):
         if true != predicted:
@@ -188,21 +190,21 @@ def _render_confusions(evaluation: Evaluation) -> Iterator[Part]:
             f"{html.bar(n / highest, 'minus')}{n:,}",
             f"{100 * n / evaluation.counts[true]:.1f} %",
             " ".join(
-                f"<code>{html.text(w)}</code>" for w in _select_commonest(words[true, predicted])
+                f"<code>{html.text(w)}</code>" for w in _find_commonest(words[true, predicted])
             ),
         ]
         for (true, predicted), n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]
     head = ["true → predicted", "tokens", "of the true label", "examples"]
     introduction = (
-        f"{sum(counts.values()):,} wrong tokens, {len(counts):,} different pairs of labels; the "
-        "most frequent ones."
+        f"{sum(counts.values()):,} wrong tokens, {len(counts):,} different pairs of labels. The "
+        "table has the most frequent pairs."
     )
     body = html.table(head, rows[:_CONFUSION_ROWS], right=[2])
     yield "confusions", "Confused labels", introduction, body
 
 
-def _select_commonest(words: Counter[str]) -> list[str]:
+def _find_commonest(words: Counter[str]) -> list[str]:
     return sorted(words, key=lambda word: (-words[word], word))[:4]
 
 
@@ -240,13 +242,14 @@ def _render_transitions(evaluation: Evaluation) -> Iterator[Part]:
 
 
 def _render_features(evaluation: Evaluation) -> Iterator[Part]:
-    """Yield a card per label with its strongest features; of an HMM, its likeliest symbols."""
+    """Yield a card per label with its strongest features, or the likeliest symbols of an HMM."""
     linear = evaluation.description.linear
     if linear is None:
         return
     is_hmm = evaluation.description.has_probabilities
     weights: dict[str, list[tuple[str, float]]] = {}
-    # Ten times as many as shown: the ranking is by absolute value, and a card needs both signs.
+    # The ranking is by absolute value, and a card needs features of both signs. So ten times as
+    # many features are ranked as are shown.
     for label, feature, weight in linear.top_features(10 * (_FEATURES_FOR + _FEATURES_AGAINST)):
         value = float(np.exp(weight) if is_hmm else weight)
         weights.setdefault(str(label), []).append((str(feature), value))
@@ -263,7 +266,7 @@ def _render_features(evaluation: Evaluation) -> Iterator[Part]:
     if not cards:
         return
     body = f'<div class="labels">{"".join(cards)}</div>'
-    body += _fold(len(rare_cards), f'<div class="labels">{"".join(rare_cards)}</div>')
+    body += _make_details(len(rare_cards), f'<div class="labels">{"".join(rare_cards)}</div>')
     introduction = "The strongest features for and against each label, with their weights."
     if is_hmm:
         introduction = "The most probable symbols of each label, with their probabilities."

@@ -15,10 +15,11 @@ from trellis.plots import lattice
 
 __all__ = ["render_trellises", "render_worst"]
 
-_LENGTHS = ((5, 16), (2, 30), (1, 60))  # tokens that fit a page; the first that any sequence has
-_MAX_CANDIDATES = 400  # the two best paths of more sequences would take longer than the page
-_WORST = 8
-_COLOURS = 6
+# Ranges of the number of tokens of a drawn sequence. The first range that occurs is used.
+_LENGTHS = ((5, 16), (2, 30), (1, 60))
+_MAX_CANDIDATES = 400  # computing the two best paths of more sequences would be slow
+_WORST = 8  # sentences shown
+_COLOURS = 6  # CSS classes c0 to c5 in html.py
 
 
 class Candidate(NamedTuple):
@@ -32,7 +33,7 @@ class Candidate(NamedTuple):
     best: list[str]
     second: list[str] | None
     probabilities: tuple[float, float]
-    """Of the best and of the second best labelling."""
+    """The probabilities of the best and of the second best labelling."""
     second_is_correct: bool
 
 
@@ -80,7 +81,7 @@ def render_trellises(evaluation: Evaluation, count: int) -> Iterator[Part]:
         )
     introduction = (
         "Every label at every token; a darker circle is more probable. A labelling is a path from "
-        "left to right. Labels below 1 % at every token are left out."
+        "left to right. Labels with a probability below 1 % at every token are omitted."
     )
     yield "trellises", "Trellises", introduction, body
 
@@ -98,7 +99,7 @@ def _choose_examples(evaluation: Evaluation, count: int) -> list[tuple[str, Cand
 
 
 def _find_candidates(evaluation: Evaluation) -> list[Candidate]:
-    """Return sequences short enough to draw, correct and wrong ones from all parts of the data."""
+    """Return correct and wrong sequences that are short enough to draw."""
     for shortest, longest in _LENGTHS:
         drawable = [n for n, y in enumerate(evaluation.y) if shortest <= len(y) <= longest]
         if drawable:
@@ -106,10 +107,10 @@ def _find_candidates(evaluation: Evaluation) -> list[Candidate]:
     indices: list[int] = []
     for correct in (True, False):
         group = [n for n in drawable if (evaluation.y[n] == evaluation.predicted[n]) == correct]
-        # Every n-th one, so that the candidates come from all parts of the data.
+        # A step larger than 1 takes the candidates from all parts of the data.
         indices += group[:: 1 + len(group) // _MAX_CANDIDATES]
     paths = evaluation.model.predict_kbest([evaluation.X[n] for n in indices], 2)
-    return [_make_candidate(evaluation, n, two) for n, two in zip(indices, paths, strict=True)]
+    return [_make_candidate(evaluation, n, pair) for n, pair in zip(indices, paths, strict=True)]
 
 
 def _make_candidate(evaluation: Evaluation, n: int, paths: Sequence[Any]) -> Candidate:
@@ -140,20 +141,20 @@ def render_worst(evaluation: Evaluation) -> Iterator[Part]:
 
 
 def _compute_log_likelihoods(evaluation: Evaluation) -> NDArray[np.float64]:
-    """log p(true labels | x), shape (sequences,): −∞ where the model does not know a label."""
+    """log p(true labels | x), shape (sequences,). It is −∞ if the model does not know a label."""
     known = set(evaluation.labels)
     values = np.full(len(evaluation.y), -np.inf)
-    rows = [n for n, labels in enumerate(evaluation.y) if known.issuperset(labels)]
-    if rows:
-        X, y = [evaluation.X[n] for n in rows], [evaluation.raw[n] for n in rows]
-        values[rows] = evaluation.model.log_likelihood(X, y)
+    scorable = [n for n, labels in enumerate(evaluation.y) if known.issuperset(labels)]
+    if scorable:
+        X, y = [evaluation.X[n] for n in scorable], [evaluation.raw[n] for n in scorable]
+        values[scorable] = evaluation.model.log_likelihood(X, y)
     return values
 
 
 def _render_sentence(evaluation: Evaluation, n: int, log_likelihood: float) -> str:
     words = evaluation.words(n)
     true, predicted = evaluation.spans(evaluation.y[n]), evaluation.spans(evaluation.predicted[n])
-    if evaluation.scheme == "plain":  # every token has a label: show only those that differ
+    if evaluation.scheme == "plain":  # every token has a label: show only the differences
         true, predicted = _select_differing(true, predicted), _select_differing(predicted, true)
     rows = "".join(
         f'<div class="row"><span>{name}</span><div>'
@@ -173,7 +174,7 @@ def _select_differing(spans: Sequence[Span], others: Sequence[Span]) -> list[Spa
 def _mark_spans(
     evaluation: Evaluation, words: Sequence[str], spans: Sequence[Span], correct: set[Span]
 ) -> str:
-    """Return the words with coloured spans and their labels; wrong spans are dashed."""
+    """Return HTML of the words with coloured spans and labels; wrong spans are dashed."""
     pieces, position = [], 0
     for span in spans:
         pieces += [_escape(words[position : span.start])] if span.start > position else []
@@ -188,5 +189,5 @@ def _mark_spans(
 
 
 def _escape(words: Sequence[str]) -> str:
-    """Return words as HTML; <bdi> keeps right-to-left words from reordering the sentence."""
+    """Return words as HTML. Without <bdi>, right-to-left words would reorder the sentence."""
     return " ".join(f"<bdi>{html.text(word)}</bdi>" for word in words)

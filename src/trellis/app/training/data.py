@@ -1,4 +1,4 @@
-"""Training and development data, and errors that name the file of a sequence."""
+"""Read the training and development data; name the file in errors about a sequence."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ __all__ = ["TrainingData", "name_file_in_errors", "read_dev", "read_files"]
 
 
 class TrainingData(NamedTuple):
-    """The sequences of several files, one after the other."""
+    """The concatenated sequences of several files."""
 
     X: list[Any]
     y: list[list[str]]
@@ -22,7 +22,7 @@ class TrainingData(NamedTuple):
 
     @property
     def labels(self) -> set[str]:
-        """The different labels."""
+        """The distinct labels."""
         return {label for sequence in self.y for label in sequence}
 
     def __str__(self) -> str:
@@ -31,7 +31,7 @@ class TrainingData(NamedTuple):
 
 
 def read_files(paths: list[Path], options: Options) -> TrainingData:
-    """Read files with labels, whose tokens must all have the same number of columns."""
+    """Read files with labels. All tokens must have the same number of columns."""
     data = TrainingData([], [], [])
     first_width = None
     for path in paths:
@@ -40,7 +40,7 @@ def read_files(paths: list[Path], options: Options) -> TrainingData:
         first_width = first_width or width
         if width != first_width:
             raise FormatError(
-                f"{path}: its tokens have {width} columns, those of {paths[0]} have {first_width}"
+                f"{path}: its tokens have {width} columns, in {paths[0]} they have {first_width}"
             )
         data.X.extend(X)
         data.y.extend(y)
@@ -49,7 +49,7 @@ def read_files(paths: list[Path], options: Options) -> TrainingData:
 
 
 def read_dev(options: Options, labels: set[str]) -> tuple[list[Any], list[list[str]]] | None:
-    """Read the development set, whose labels must all occur in the training data."""
+    """Read the development set. All its labels must occur in ``labels``, the training data."""
     if options.dev is None:
         return None
     X, y, _ = read_files([options.dev], options)
@@ -68,13 +68,13 @@ def read_dev(options: Options, labels: set[str]) -> tuple[list[Any], list[list[s
 
 @contextmanager
 def name_file_in_errors(paths: list[Path], sizes: list[int]) -> Iterator[None]:
-    """Put the file in front of errors about a sequence, and count the sequence in that file."""
+    """Add the file to errors about a sequence, and replace the index by the one in that file."""
     try:
         yield
     except (InputError, InfeasibleError) as error:
         if error.sequence is None:
             raise
-        # Models count the sequences of all files from 0.
+        # The index in the error counts the sequences of all files, from 0.
         number = error.sequence
         for path, size in zip(paths, sizes, strict=True):
             if number < size:

@@ -1,4 +1,4 @@
-"""The model that the options of ``trellis train`` describe."""
+"""Build the model that the options of ``trellis train`` describe."""
 
 from typing import Any
 
@@ -23,17 +23,17 @@ def check_estimator(options: Options) -> None:
     if options.model != "neural":
         check_parameters(model)
         return
-    # Imported here: it needs PyTorch, which is optional.
+    # Imported here, because it needs PyTorch, which is optional.
     from trellis.nn.tagger.settings import check_settings, choose_device
 
     check_settings(model)
     choose_device(model.device)
     if model.vectors is not None:
-        model.vectors.stat()  # raises if there is no such file
+        model.vectors.stat()  # raises FileNotFoundError if the file is missing
 
 
 def build_estimator(options: Options, spec: Spec | None, scheme: str) -> Any:
-    """Return the unfitted model; options that are not set keep the model's default."""
+    """Return the unfitted model. Options that are not set have the default of the model."""
     if options.model == "hmm":
         return HMM(spec, n_jobs=options.jobs, random_state=options.seed)
     if options.model == "neural":
@@ -43,8 +43,10 @@ def build_estimator(options: Options, spec: Spec | None, scheme: str) -> Any:
     if options.model not in ("crf", "memm"):
         settings["solver"] = options.model
     if options.extraction.template and options.transitions is None and spec is not None:
-        # A template file says by its "B" line whether there are transitions.
-        settings["transitions"] = "all" if any(t.edge for t in spec.templates) else "none"
+        # In a template file, a line "B" means that there are transitions.
+        settings["transitions"] = (
+            "all" if any(template.edge for template in spec.templates) else "none"
+        )
     settings |= _choose_constraints(options, scheme)
     return (MEMM if options.model == "memm" else CRF)(
         spec,

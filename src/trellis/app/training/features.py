@@ -1,4 +1,4 @@
-"""The features that ``--template``, ``--features`` and ``--gazetteer`` describe."""
+"""Build the features that ``--template``, ``--features`` and ``--gazetteer`` describe."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ __all__ = ["build_spec"]
 
 
 def build_spec(options: FeatureOptions, width: int) -> Spec | None:
-    """Return the features of tokens with ``width`` columns; None for the model's default."""
+    """Return the features of tokens with ``width`` columns. None means the model's default."""
     if options.template is not None:
         return _read_template(options.template)
     columns = tuple(f"c{n}" for n in range(1, width))
@@ -28,16 +28,21 @@ def build_spec(options: FeatureOptions, width: int) -> Spec | None:
             return None
         return Window(columns=used_columns, gazetteers=gazetteers).spec()
     if gazetteers:
-        raise InputError(f"--gazetteer needs --features auto, words or ner, not {options.features}")
+        raise InputError(
+            f"--gazetteer requires --features auto, words or ner, not {options.features}"
+        )
     spec: Spec = getattr(presets, options.features.replace("-", "_"))()
     if spec.columns > width:
-        raise InputError(f"--features {options.features} needs {spec.columns} columns, not {width}")
+        raise InputError(
+            f"--features {options.features} needs {spec.columns} columns, the data have {width}"
+        )
     return spec
 
 
 def _read_template(path: Path) -> Spec:
     """Read a file of CRF++ templates or of Wapiti patterns."""
-    # The formats have no header, so both are tried. If both fail, the error of CRF++ is raised.
+    # The formats have no header, so both parsers are tried. If both fail, the error of the CRF++
+    # parser is raised.
     try:
         spec = templates.parse(path)
     except FormatError as error:
@@ -46,5 +51,5 @@ def _read_template(path: Path) -> Spec:
         except FormatError:
             raise error from None
     if not spec.templates:
-        raise FormatError(f"{path}: there is no template in it")
+        raise FormatError(f"{path}: the file contains no template")
     return spec

@@ -1,7 +1,7 @@
-"""The options of ``trellis train``, each declared once, and their validation.
+"""Declaration and validation of the options of ``trellis train``.
 
-Defaults of None mean the default of the model. Where a help text names such a default, it is read
-from the model, so that no number is written twice.
+A default of None means the default value of the model. Help texts read this value from the model,
+so that it is written in one place only.
 """
 
 import dataclasses
@@ -20,11 +20,13 @@ __all__ = ["DEV_EVERY", "FEATURES", "MODELS", "NetworkOptions", "Options", "chec
 
 MODELS = ("crf", "memm", "hmm", "neural", *ONLINE_SOLVERS)
 FEATURES = ("auto", "words", "chunking", "chunking-rich", "ner", "pos")
-DEV_EVERY = 5  # iterations; scoring after each one would take longer than training on small data
+DEV_EVERY = (
+    5  # iterations; on small data, scoring after each iteration would take longer than training
+)
 
 _NO_PENALTY = ("l1", "l2", "tune", "solver")
 _NO_WEIGHTS = ("max_iter", "min_count", "states", "transitions")
-_NOT_FOR = {
+_INAPPLICABLE = {
     **dict.fromkeys(ONLINE_SOLVERS, _NO_PENALTY),
     "sgd": ("l1", "solver"),
     "hmm": (
@@ -34,27 +36,28 @@ _NOT_FOR = {
     ),
     "neural": (*_NO_PENALTY, *_NO_WEIGHTS, "dev_every", "template"),
 }
-"""Options that a model does not have."""
+"""Options that do not apply to a model, by ``--model``."""
 
 
-def _network_option(help: str, *names: str, metavar: str | None = None) -> Any:
-    """Return an option that ``--help`` lists in a panel for neural networks."""
+def _make_network_option(help: str, *names: str, metavar: str | None = None) -> Any:
+    """Return an option that ``--help`` lists in the panel of neural networks."""
     panel = "Options of --model neural"
     return Option(*names, help=help, metavar=metavar, panel=panel)
 
 
 @dataclass
 class FeatureOptions:
-    """Which features a token has."""
+    """Options that define the features of a token."""
 
     template: Annotated[
-        Path | None, Option(help="CRF++ template or Wapiti pattern file with the features.")
+        Path | None,
+        Option(help="File that defines the features: CRF++ templates or Wapiti patterns."),
     ] = None
     features: Annotated[str, Option(help=f"Feature set: {', '.join(FEATURES)}.")] = "auto"
     gazetteer: Annotated[
         list[str] | None,
         Option(
-            help="File with one phrase per line, used as a feature; may be repeated.",
+            help="Name of a feature, and its file with one phrase per line; can be repeated.",
             metavar="NAME=FILE",
         ),
     ] = None
@@ -67,66 +70,83 @@ class FeatureOptions:
         for entry in self.gazetteer or []:
             name, equals, path = entry.partition("=")
             if not (name and equals and path):
-                raise UsageError(f"--gazetteer takes NAME=FILE, not {entry!r}")
+                raise UsageError(f"--gazetteer is {entry!r}: must be NAME=FILE")
             self.gazetteers[name] = Path(path)
 
 
 @dataclass
 class NetworkOptions:
-    """Parameters of `NeuralTagger`; ``hybrid`` adds a linear CRF."""
+    """Parameters of `NeuralTagger`. ``hybrid`` adds the scores of a linear CRF."""
 
     words: Annotated[
         str | None,
-        _network_option(
-            "Parts of a word vector, for example embedding,cnn; also rnn and ngrams.",
+        _make_network_option(
+            "Parts of a word vector, separated by commas: embedding, cnn, rnn, ngrams.",
             metavar="LIST",
         ),
     ] = None
     vectors: Annotated[
         Path | None,
-        _network_option("Word vectors that initialise the embedding.", metavar="FILE"),
+        _make_network_option("File of word vectors that initialise the embedding.", metavar="FILE"),
     ] = None
-    word_dim: Annotated[int | None, _network_option("Size of a word embedding.")] = None
-    encoder: Annotated[str | None, _network_option("Layer over the words: lstm or cnn.")] = None
+    word_dim: Annotated[int | None, _make_network_option("Size of a word embedding.")] = None
+    encoder: Annotated[
+        str | None, _make_network_option("Encoder of the word vectors: lstm or cnn.")
+    ] = None
     hidden: Annotated[
-        int | None, _network_option("Hidden units of the encoder, per direction.")
+        int | None, _make_network_option("Number of hidden units of the encoder, per direction.")
     ] = None
-    layers: Annotated[int | None, _network_option("Number of encoder layers.")] = None
-    head: Annotated[str | None, _network_option("Output layer: crf, softmax or memm.")] = None
+    layers: Annotated[int | None, _make_network_option("Number of encoder layers.")] = None
+    head: Annotated[str | None, _make_network_option("Output layer: crf, softmax or memm.")] = None
     hybrid: Annotated[
-        bool, _network_option("Add the scores of a linear CRF of --features.", "--hybrid")
+        bool,
+        _make_network_option(
+            "Add the scores of a linear CRF with the features of --features.", "--hybrid"
+        ),
     ] = False
     dropout: Annotated[
-        float | None, _network_option("Fraction of inputs dropped during training.")
+        float | None, _make_network_option("Fraction of the inputs set to zero during training.")
     ] = None
-    optimizer: Annotated[str | None, _network_option("adamw or sgd.")] = None
-    learning_rate: Annotated[float | None, _network_option("Highest learning rate.")] = None
-    batch_size: Annotated[int | None, _network_option("Sequences per training step.")] = None
-    epochs: Annotated[int | None, _network_option("Maximum passes over the data.")] = None
-    device: Annotated[str | None, _network_option("cpu or cuda; default: cuda if available.")] = (
-        None
-    )
-    precision: Annotated[str | None, _network_option("Mixed precision on cuda: bf16 or fp16.")] = (
-        None
-    )
+    optimizer: Annotated[str | None, _make_network_option("Optimizer: adamw or sgd.")] = None
+    learning_rate: Annotated[float | None, _make_network_option("Highest learning rate.")] = None
+    batch_size: Annotated[
+        int | None, _make_network_option("Number of sequences per training step.")
+    ] = None
+    epochs: Annotated[
+        int | None, _make_network_option("Maximum number of passes over the data.")
+    ] = None
+    device: Annotated[
+        str | None, _make_network_option("Device: cpu or cuda; default: cuda if available.")
+    ] = None
+    precision: Annotated[
+        str | None, _make_network_option("Mixed precision on cuda: bf16 or fp16.")
+    ] = None
 
     def set_options(self) -> dict[str, Any]:
         """Return the options that the user set, by name."""
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        # Not `not in (None, False)`: 0 == False, and --dropout 0 is an option that is set.
-        return {k: v for k, v in values.items() if v is not None and v is not False}
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        # `not in (None, False)` would be wrong: 0 == False, but --dropout 0 is a set option.
+        return {
+            name: value
+            for name, value in values.items()
+            if value is not None and value is not False
+        }
 
 
 @dataclass
 class Options:
     """All options of ``trellis train``."""
 
-    files: Annotated[list[Path], Argument(help="Training data with labels.", metavar="FILE")]
+    files: Annotated[
+        list[Path], Argument(help="Files of training data with labels.", metavar="FILE")
+    ]
     output: Annotated[Path, Option("--output", "-o", help="Model file to write.")] = Path(
         "model.trellis"
     )
-    dev: Annotated[Path | None, Option(help="Development data, scored during training.")] = None
-    model: Annotated[str, Option("--model", "-m", help=f"{', '.join(MODELS)}.")] = "crf"
+    dev: Annotated[
+        Path | None, Option(help="File of development data, which are scored during training.")
+    ] = None
+    model: Annotated[str, Option("--model", "-m", help=f"Model: {', '.join(MODELS)}.")] = "crf"
     data: DataOptions = field(default_factory=DataOptions)
     extraction: FeatureOptions = field(default_factory=FeatureOptions)
     l1: Annotated[
@@ -139,37 +159,40 @@ class Options:
     ] = None
     tune: Annotated[
         int,
-        Option(help="Choose l1 and l2 among N pairs by cross-validation.", metavar="N"),
+        Option(
+            help="Try N pairs of l1 and l2 by cross-validation, and use the best pair.", metavar="N"
+        ),
     ] = 0
     solver: Annotated[
         str | None,
-        Option(help=f"{', '.join(SOLVERS)}; default {read_default(CRF, 'solver')}."),
+        Option(help=f"Solver: {', '.join(SOLVERS)}; default {read_default(CRF, 'solver')}."),
     ] = None
     max_iter: Annotated[
-        int | None, Option(help="Maximum number of iterations; default: the solver's.")
+        int | None, Option(help="Maximum number of iterations; default: depends on the solver.")
     ] = None
     min_count: Annotated[
         float | None,
-        Option(help="Ignore features that occur less often together with a label."),
+        Option(help="Ignore features that occur less often than this with a label."),
     ] = None
     states: Annotated[
         str | None,
         Option(
-            help="Weights for the (feature, label) pairs of the training data (seen), or for all; "
+            help="Pairs (feature, label) with a weight: seen (in the training data) or all; "
             f"default {read_default(CRF, 'states')}."
         ),
     ] = None
     transitions: Annotated[
         str | None,
         Option(
-            help=f"Weights of label pairs: seen, all or none; default "
+            help=f"Label pairs with a weight: seen (in the training data), all or none; default "
             f"{read_default(CRF, 'transitions')}."
         ),
     ] = None
     constraints: Annotated[
         str | None,
         Option(
-            help="Forbid label pairs that a tagging scheme forbids: auto, BIO, BILOU, BIOES ..."
+            help="Tagging scheme whose forbidden label pairs are never predicted: BIO, BILOU, "
+            "BIOES, …, or auto to detect it."
         ),
     ] = None
     patience: Annotated[
@@ -184,8 +207,8 @@ class Options:
     checkpoint_every: Annotated[
         int | None,
         Option(
-            help="Save a checkpoint every N iterations; default: as often as takes 5 % of the "
-            "time.",
+            help="Save a checkpoint every N iterations; default: such that saving takes 5 % of "
+            "the time.",
             metavar="N",
         ),
     ] = None
@@ -209,24 +232,26 @@ def check_options(options: Options) -> None:
     one_of(options.extraction.features, FEATURES, "--features")
     chosen_features = options.extraction.features != "auto" or options.extraction.gazetteers
     if options.extraction.template and chosen_features:
-        raise InputError("--template defines all features: use it without --features, --gazetteer")
+        raise InputError(
+            "--template defines all features: it cannot be used with --features or --gazetteer"
+        )
     for name, minimum in (("tune", 0), ("seed", 0), ("dev_every", 1), ("patience", 1)):
         value = getattr(options, name)
         if value is not None and value < minimum:
-            raise InputError(f"{_flag(name)} must be at least {minimum}, not {value}")
+            raise InputError(f"{_format_flag(name)} must be at least {minimum}, not {value}")
     # Without --dev there is no score that could stop improving.
     if options.patience is not None and options.dev is None:
         raise InputError("--patience needs a development set: --dev FILE")
     if options.model != "neural":
         for name in options.network.set_options():
-            raise InputError(f"{_flag(name)} needs --model neural")
+            raise InputError(f"{_format_flag(name)} needs --model neural")
     elif not options.network.hybrid and chosen_features:
         raise InputError("--features and --gazetteer need --hybrid with --model neural")
     values = {**vars(options.extraction), **vars(options), "tune": options.tune or None}
-    for name in _NOT_FOR.get(options.model, ()):
+    for name in _INAPPLICABLE.get(options.model, ()):
         if values[name] is not None and values[name] is not False:
-            raise InputError(f"{_flag(name)} does not apply to --model {options.model}")
+            raise InputError(f"{_format_flag(name)} does not apply to --model {options.model}")
 
 
-def _flag(name: str) -> str:
+def _format_flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"

@@ -19,8 +19,8 @@ def draw_iterations(
 
     def draw(progress: Progress) -> None:
         nonlocal first_iteration
-        first_iteration = first_iteration or progress.iteration  # not 1 after --resume
-        # Of the model, not of this run: after --resume it has the losses of earlier runs too.
+        first_iteration = first_iteration or progress.iteration  # after --resume, this is not 1
+        # After --resume, model.losses_ also has the losses of earlier runs.
         losses = [loss for _, loss in model.losses_]
         left = estimate_iterations_left(losses, max_iter)
         text = f"iteration {progress.iteration}  loss {progress.loss:,.1f}"

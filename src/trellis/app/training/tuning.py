@@ -12,11 +12,11 @@ from trellis.metrics import accuracy, span_f1
 
 __all__ = ["FOLDS", "Trial", "score", "search"]
 
-FOLDS = 3  # a trial takes about as long as two trainings; five folds would take four
+FOLDS = 3  # a trial takes as long as about two trainings; with five folds, four trainings
 
 
 class Trial(NamedTuple):
-    """A pair of strengths and its mean score over the folds."""
+    """A pair of penalty strengths and its mean score over the folds."""
 
     l1: float
     l2: float
@@ -27,15 +27,17 @@ class Trial(NamedTuple):
 
 
 def search(model: Any, X: Any, y: Any, count: int, seed: int) -> Iterator[Trial]:
-    """Try ``count`` pairs of strengths, those of the model first; the model is not changed."""
+    """Yield ``count`` trials, first with the strengths of the model; the model is not changed."""
     if model.solver not in ("lbfgs", "gradient", "sgd"):
-        raise InputError(f"--tune: solver {model.solver} has neither l1 nor l2")
+        raise InputError(
+            f"--tune cannot be used with solver {model.solver}, which has neither l1 nor l2"
+        )
     if len(X) < FOLDS:
-        raise InputError(f"--tune needs at least {FOLDS} sequences, not {len(X)}")
+        raise InputError(f"--tune needs at least {FOLDS} sequences, the data have {len(X)}")
     scheme = tags.detect({label for labels in y for label in labels}, otherwise="plain")
-    random = np.random.default_rng(seed)
-    fold = random.permutation(len(X)) % FOLDS
-    for l1, l2 in _draw_candidates(model, count, random):
+    generator = np.random.default_rng(seed)
+    fold = generator.permutation(len(X)) % FOLDS
+    for l1, l2 in _draw_candidates(model, count, generator):
         parameters = {**model.get_params(deep=False), "early_stopping": None, "l1": l1, "l2": l2}
         scores = [
             _score_fold(type(model)(**parameters), X, y, fold == k, scheme) for k in range(FOLDS)
@@ -53,18 +55,18 @@ def score(y: Any, predicted: Any, scheme: str) -> float:
 
 
 def _draw_candidates(
-    model: Any, count: int, random: np.random.Generator
+    model: Any, count: int, generator: np.random.Generator
 ) -> Iterator[tuple[float, float]]:
-    """Yield pairs (l1, l2): the model's, then l2 log-uniform in 0.01 to 10, every second with l1.
+    """Yield pairs (l1, l2): first those of the model, then random ones.
 
-    The range of l2 is divided into ``count - 1`` strata with one draw each, so that few trials
-    cover all of it.
+    l2 is log-uniform between 0.01 and 10. Every second pair has l1 > 0. The range of l2 is divided
+    into ``count - 1`` strata with one draw each, so that a few trials cover the range.
     """
     yield float(model.l1), float(model.l2)
-    strata = (np.arange(count - 1) + random.random(count - 1)) / max(1, count - 1)
-    for n, position in enumerate(random.permutation(strata)):
-        # L1 only for lbfgs: the other solvers have no L1 term.
-        l1 = 10 ** random.uniform(-1.5, 0.5) if n % 2 and model.solver == "lbfgs" else 0.0
+    strata = (np.arange(count - 1) + generator.random(count - 1)) / max(1, count - 1)
+    for n, position in enumerate(generator.permutation(strata)):
+        # Only lbfgs has an L1 term.
+        l1 = 10 ** generator.uniform(-1.5, 0.5) if n % 2 and model.solver == "lbfgs" else 0.0
         yield round(float(l1), 4), round(float(10 ** (3 * position - 2)), 4)
 
 

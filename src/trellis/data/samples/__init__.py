@@ -1,8 +1,8 @@
-"""A small corpus of requests to an assistant, with marked slots, to try things out.
+"""A small corpus for examples and tests: requests to an assistant, with marked slots.
 
-780 requests about travel, restaurants, music, a calendar and shopping, with 1628 slots of 29 types.
-All were written by hand for this package: none comes from users, from a program or from another
-corpus. Hotels, restaurants, artists and shops are mostly invented.
+It has 780 requests about travel, restaurants, music, a calendar and shopping, with 1628 slots of 29
+types. All were written by hand for this package: none comes from users, from a program or from
+another corpus. Hotels, restaurants, artists and shops are mostly invented.
 
 >>> [len(load(split)[0]) for split in ("train", "test", "all")]
 [585, 195, 780]
@@ -30,7 +30,7 @@ _TEST_EVERY = 4  # every fourth paragraph is in "test"
 def load(
     split: str = "train", domain: str | None = None
 ) -> tuple[list[list[str]], list[list[str]]]:
-    """``(X, y)`` of a split, of all domains or of one; the tags are BIO.
+    """Return ``(X, y)`` of a split, for one domain or (None) for all; the tags are BIO.
 
     Every fourth paragraph of a file is in "test", and the others are in "train"; "all" is both.
 
@@ -53,7 +53,7 @@ def load(
 
 
 def paragraphs(domain: str) -> list[list[str]]:
-    """The requests of a domain as markup, in paragraphs with nearly the same wording.
+    """Return the paragraphs of a domain: lists of requests with similar wording, as markup.
 
     >>> for line in paragraphs("travel")[6][:2]:
     ...     print(line)

@@ -1,4 +1,4 @@
-"""``trellis ctc align``: emissions and a known text in, the time of each word out."""
+"""``trellis ctc align``: print the time of each word of a known text."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,22 +28,24 @@ class Options:
 
     files: EmissionFiles
     labels: LabelFile
-    text: Annotated[str | None, Option(help="Text of the only utterance.")] = None
-    reference: Annotated[Path | None, Option(help="Texts of the utterances, one per line.")] = None
+    text: Annotated[str | None, Option(help="Text to align, if there is one utterance.")] = None
+    reference: Annotated[
+        Path | None, Option(help="File with the texts of the utterances, one per line.")
+    ] = None
     characters: Annotated[
-        bool, Option("--characters", help="Print the times of labels, not of words.")
+        bool, Option("--characters", help="Print the times of labels instead of words.")
     ] = False
     reading: EmissionOptions = field(default_factory=EmissionOptions)
     as_json: Json = False
 
 
 class Aligned(NamedTuple):
-    """An utterance whose text has times."""
+    """The alignment of one utterance with its text."""
 
     name: str
     text: str
     parts: list[Any]
-    """The words or labels, with their first frame, their end and their confidence."""
+    """The words or labels; each has a first frame, an end (exclusive) and a confidence."""
     score: float
 
 
@@ -56,20 +58,20 @@ def run(options: Options) -> None:
 
     `trellis ctc align emissions.npz -l labels.txt --reference said.txt --json`
     """
-    rows = _align(options)
+    alignments = _align(options)
     seconds = options.reading.frame
     if options.as_json:
-        show_json({"utterances": [_make_record(row, seconds) for row in rows]})
+        show_json({"utterances": [_make_record(aligned, seconds) for aligned in alignments]})
         return
-    for row in rows:
-        for part in row.parts:
+    for aligned in alignments:
+        for part in aligned.parts:
             times = f"{frame_time(part.start, seconds):g}\t{frame_time(part.end, seconds):g}"
-            print(f"{row.name}\t{times}\t{part.confidence:.4f}\t{part.text}")
+            print(f"{aligned.name}\t{times}\t{part.confidence:.4f}\t{part.text}")
 
 
 def _align(options: Options) -> list[Aligned]:
     if (options.text is None) == (options.reference is None):
-        raise InputError("give the text to align by either --text or --reference")
+        raise InputError("pass the text to align with either --text or --reference")
     decoder = build_decoder(options.labels, options.reading)
     utterances = read_emissions(options.files, len(read_labels(options.labels)))
     if options.reference is None:
@@ -77,19 +79,21 @@ def _align(options: Options) -> list[Aligned]:
     else:
         texts = read_texts(options.reference, len(utterances))
     if len(texts) != len(utterances):
-        raise InputError(f"--text is for one utterance, not {len(utterances)}: use --reference")
-    rows = []
+        raise InputError(
+            f"--text is for one utterance, but there are {len(utterances)}: use --reference"
+        )
+    alignments = []
     for (name, emissions), text in zip(utterances, texts, strict=True):
         try:
             alignment = decoder.align(emissions, text, logits=options.reading.logits)
         except (InputError, InfeasibleError) as error:
             raise type(error)(f"{name}: {error}") from None
         parts = alignment.units if options.characters else alignment.words
-        rows.append(Aligned(name, text, parts, alignment.score))
-    return rows
+        alignments.append(Aligned(name, text, parts, alignment.score))
+    return alignments
 
 
-def _make_record(row: Aligned, seconds: float | None) -> dict[str, Any]:
+def _make_record(aligned: Aligned, seconds: float | None) -> dict[str, Any]:
     parts = [
         {
             "text": part.text,
@@ -97,6 +101,7 @@ def _make_record(row: Aligned, seconds: float | None) -> dict[str, Any]:
             "end": frame_time(part.end, seconds),
             "confidence": round(float(part.confidence), 6),
         }
-        for part in row.parts
+        for part in aligned.parts
     ]
-    return {"name": row.name, "text": row.text, "score": float(row.score), "parts": parts}
+    score = float(aligned.score)
+    return {"name": aligned.name, "text": aligned.text, "score": score, "parts": parts}

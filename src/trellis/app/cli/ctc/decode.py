@@ -1,4 +1,4 @@
-"""``trellis ctc decode``: emissions in, texts out."""
+"""``trellis ctc decode``: decode emissions into texts."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from trellis.app.cli.ctc.emissions import (
 )
 from trellis.app.cli.declarations import Option
 from trellis.app.cli.options import Json, read_default
-from trellis.app.terminal import say, show_json
+from trellis.app.terminal import print_status, show_json
 from trellis.data import files
 from trellis.errors import InputError
 from trellis.models.ctc.decoder import CTCDecoder
@@ -33,30 +33,30 @@ class Options:
     labels: LabelFile
     lm: Annotated[
         Path | None,
-        Option(help="Language model: an ARPA file, may be compressed, or a KenLM binary."),
+        Option(help="Language model: an ARPA file (possibly compressed), or a KenLM binary file."),
     ] = None
     alpha: Annotated[float, Option(help="Weight of the language model.")] = read_default(
         CTCDecoder, "alpha"
     )
-    beta: Annotated[float, Option(help="Added to the score per word.")] = read_default(
+    beta: Annotated[float, Option(help="Number added to the score for each word.")] = read_default(
         CTCDecoder, "beta"
     )
-    beam: Annotated[int, Option(help="Hypotheses kept at each frame.")] = read_default(
+    beam: Annotated[int, Option(help="Number of hypotheses kept at each frame.")] = read_default(
         CTCDecoder, "beam_width"
     )
     lexicon: Annotated[
-        Path | None, Option(help="The only words allowed in the text, one per line.")
+        Path | None, Option(help="File with the words allowed in the text, one per line.")
     ] = None
     hotwords: Annotated[
-        Path | None, Option(help="Words to prefer, one per line.", metavar="FILE")
+        Path | None, Option(help="File with words to prefer, one per line.", metavar="FILE")
     ] = None
-    hotword_weight: Annotated[float, Option(help="Added to the score per preferred word.")] = (
-        read_default(CTCDecoder, "hotword_weight")
-    )
+    hotword_weight: Annotated[
+        float, Option(help="Number added to the score for each preferred word.")
+    ] = read_default(CTCDecoder, "hotword_weight")
     k: Annotated[int, Option("-k", help="Print the K best texts.", metavar="K", min=1)] = 1
     reference: Annotated[
         Path | None,
-        Option(help="True texts, one line per utterance: print word and character error rate."),
+        Option(help="File with the true texts, one per line: also print the error rates."),
     ] = None
     reading: EmissionOptions = field(default_factory=EmissionOptions)
     as_json: Json = False
@@ -74,7 +74,7 @@ def run(options: Options) -> None:
     `trellis ctc decode a.npy -l vocab.json --logits -k 5 --frame 0.02 --json`
     """
     if options.reference is not None:
-        _import_jiwer()  # raises now if it is missing
+        _import_jiwer()  # raises before decoding if jiwer is not installed
     decoder = build_decoder(
         options.labels,
         options.reading,
@@ -117,7 +117,7 @@ def _show(
             line = f"{utterance.name}\t{beam.score:.4f}\t{beam.text}"
             print(beam.text if options.k == 1 else line)
     if rates:
-        say(f"WER {rates['wer']:.2%}, CER {rates['cer']:.2%} of {len(pairs)} utterances")
+        print_status(f"WER {rates['wer']:.2%}, CER {rates['cer']:.2%} of {len(pairs)} utterances")
 
 
 def _make_record(beam: Any, seconds: float | None) -> dict[str, Any]:
@@ -146,8 +146,8 @@ def _import_jiwer() -> Any:
 
 
 def _compute_error_rates(references: list[str], texts: list[str]) -> dict[str, float]:
-    """Return the word and the character error rate: edits divided by the length of the truth."""
+    """Return the word and the character error rate: edits / length of the reference."""
     if not any(references):
-        raise InputError("--reference has no words, so the error rate is undefined")
+        raise InputError("the file of --reference has no words, so the error rate is undefined")
     jiwer = _import_jiwer()
     return {"wer": float(jiwer.wer(references, texts)), "cer": float(jiwer.cer(references, texts))}

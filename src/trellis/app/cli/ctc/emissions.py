@@ -1,4 +1,4 @@
-"""Shared by ``trellis ctc decode`` and ``align``: options, and files of emissions and labels."""
+"""Options and files (emissions, labels, texts) of ``trellis ctc decode`` and ``align``."""
 
 import json
 from collections.abc import Iterator
@@ -31,7 +31,8 @@ __all__ = [
 EmissionFiles = Annotated[
     list[Path],
     Argument(
-        help="Scores of labels as .npy, .npz or .safetensors: arrays of shape (frames, labels), "
+        help="Emissions (label scores) in .npy, .npz or .safetensors: arrays of shape "
+        "(frames, labels), "
         "or (utterances, frames, labels) with an array named lengths.",
         metavar="FILE",
     ),
@@ -41,22 +42,22 @@ LabelFile = Annotated[
     Option(
         "--labels",
         "-l",
-        help="Labels: a text file with one per line, or a JSON file with a list or with indices "
-        "by label.",
+        help="File of labels: text with one label per line, or JSON with a list of labels or an "
+        "object that maps each label to its index.",
     ),
 ]
 
 
 @dataclass
 class EmissionOptions:
-    """What the emissions mean."""
+    """Meaning of the emissions: blank, units, logits or log-probabilities, duration of a frame."""
 
     blank: Annotated[
         int | None,
-        Option(help="Index of the blank; default: the label that is empty or named so."),
+        Option(help="Index of the blank; default: an empty label, <pad>, <blank> or _."),
     ] = None
     units: Annotated[
-        str, Option(help="What a label stands for: auto, characters, bpe or words.")
+        str, Option(help="Unit of text of a label: auto, characters, bpe or words.")
     ] = "auto"
     logits: Annotated[
         bool, Option("--logits", help="The scores are logits, not log-probabilities.")
@@ -77,9 +78,9 @@ class Utterance(NamedTuple):
 
 
 def build_decoder(labels: Path, options: EmissionOptions, **parameters: Any) -> CTCDecoder:
-    """Return the decoder for these emissions."""
+    """Return the decoder with these labels, options and parameters of `CTCDecoder`."""
     if options.frame is not None and not 0 < options.frame < np.inf:
-        raise InputError(f"--frame is {options.frame}: must be above 0")
+        raise InputError(f"--frame is {options.frame}: must be finite and above 0")
     return CTCDecoder(
         read_labels(labels),
         blank=options.blank,
@@ -90,12 +91,12 @@ def build_decoder(labels: Path, options: EmissionOptions, **parameters: Any) -> 
 
 
 def frame_time(frame: int, seconds: float | None) -> float:
-    """Return the time at which a frame begins; the frame number if its duration is None."""
+    """Return the time at which a frame begins, or its number if ``seconds`` is None."""
     return int(frame) if seconds is None else round(int(frame) * seconds, 6)
 
 
 def read_labels(path: Path) -> list[str]:
-    """Read one label per line, empty ones included, or a ``.json`` file of labels."""
+    """Read a ``.json`` file of labels, or a text with one label per line (empty lines included)."""
     if path.suffix.lower() != ".json":
         return list(files.lines(path))
     try:
@@ -104,36 +105,42 @@ def read_labels(path: Path) -> list[str]:
         raise FormatError(f"{path}: not JSON: {error}") from None
     if isinstance(labels, dict):
         indices = list(labels.values())
-        if any(type(n) is not int for n in indices) or sorted(indices) != list(range(len(labels))):
-            raise FormatError(f"{path}: the indices of the labels are not 0 to {len(labels) - 1}")
+        if any(type(i) is not int for i in indices) or sorted(indices) != list(range(len(labels))):
+            raise FormatError(f"{path}: the indices of the labels must be 0 to {len(labels) - 1}")
         labels = sorted(labels, key=labels.__getitem__)
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-        raise FormatError(f"{path}: neither a list of labels nor an object of labels and indices")
+        raise FormatError(
+            f"{path}: must contain a list of labels, or an object of labels and indices"
+        )
     return labels
 
 
 def read_emissions(paths: list[Path], labels: int) -> list[Utterance]:
-    """Read the utterances of all files: matrices, or stacks of matrices with ``lengths``."""
+    """Read the utterances of all files; ``labels`` is the number of labels."""
     utterances: list[Utterance] = []
     for path in paths:
         named_arrays = arrays.read(path)
         lengths = named_arrays.pop("lengths", None)
         parts = [
-            part for name, array in named_arrays.items() for part in _split(name, array, lengths)
+            part
+            for name, array in named_arrays.items()
+            for part in _split_utterances(name, array, lengths)
         ]
         if not parts:
-            raise FormatError(f"{path}: there is no utterance in it")
-        # A single array is named by its file alone.
+            raise FormatError(f"{path}: the file contains no utterance")
+        # If the file has a single utterance, the name of the file is sufficient.
         names = [str(path)] if len(parts) == 1 else [f"{path}:{part.name}" for part in parts]
         utterances += [
-            Utterance(name, _validate(name, part.emissions, labels))
+            Utterance(name, _validate_emissions(name, part.emissions, labels))
             for name, part in zip(names, parts, strict=True)
         ]
     return utterances
 
 
-def _split(name: str, array: NDArray[Any], lengths: NDArray[Any] | None) -> Iterator[Utterance]:
-    """Yield the utterances of an array of shape (utterances, frames, labels), without padding."""
+def _split_utterances(
+    name: str, array: NDArray[Any], lengths: NDArray[Any] | None
+) -> Iterator[Utterance]:
+    """Yield the utterances of an array without padding: (utterances, frames, labels) or one."""
     if array.ndim != 3:
         yield Utterance(name, array)
         return
@@ -143,12 +150,12 @@ def _split(name: str, array: NDArray[Any], lengths: NDArray[Any] | None) -> Iter
         raise FormatError(
             f"{name}: lengths must be {count} integers of at most {frames}, one per utterance"
         )
-    # A negative length gives no frames, which is refused later with the name of the utterance.
+    # A negative length gives an empty utterance; `_validate_emissions` then names it in its error.
     for n, end in enumerate(ends.tolist()):
         yield Utterance(f"{name}[{n}]", array[n, : max(0, end)])
 
 
-def _validate(name: str, array: NDArray[Any], labels: int) -> NDArray[Any]:
+def _validate_emissions(name: str, array: NDArray[Any], labels: int) -> NDArray[Any]:
     """Return contiguous emissions in native byte order; NaN and +∞ are errors, −∞ is allowed."""
     if array.ndim != 2 or array.shape[1] != labels or not len(array):
         raise FormatError(
@@ -159,15 +166,19 @@ def _validate(name: str, array: NDArray[Any], labels: int) -> NDArray[Any]:
     invalid = ~(array < np.inf)
     if invalid.any():
         t, v = np.argwhere(invalid)[0].tolist()
-        raise FormatError(f"{name}: frame {t}, label {v} is {array[t, v]}")
+        raise FormatError(
+            f"{name}: frame {t}, label {v} is {array[t, v]}: must be a number or -inf"
+        )
     # The core has float32 and float64 kernels; float16 becomes float32.
     native = array.dtype.newbyteorder("=")
     return np.ascontiguousarray(array, np.float64 if native == np.float64 else np.float32)
 
 
 def read_texts(path: Path, count: int) -> list[str]:
-    """Read one text per utterance and line, with single spaces between words."""
+    """Read one text per line, with single spaces between words; there must be ``count`` texts."""
     texts = [" ".join(line.split()) for line in files.lines(path)]
     if len(texts) != count:
-        raise FormatError(f"{path}: {len(texts)} lines, but {count} utterances")
+        raise FormatError(
+            f"{path}: the file has {len(texts)} lines, but there are {count} utterances"
+        )
     return texts
