@@ -219,9 +219,9 @@ def test_a_checkpoint_of_other_data_or_settings_is_refused(
         ),
         (["train.conll", "-m", "arow"], "solver='lbfgs', but this run has solver='arow'"),
         (["train.conll", "-m", "memm"], "model.trellis.checkpoint"),
-        (["train.conll", "--features", "ner"], "other training data or features"),
-        (["other.conll"], "other training data or features"),
-        (["train.conll", "dev.conll"], "other training data or features"),
+        (["train.conll", "--features", "ner"], "different training data or features"),
+        (["other.conll"], "different training data or features"),
+        (["train.conll", "dev.conll"], "different training data or features"),
     ):
         ran = run("train", *arguments, "--resume", "-q")
         assert ran.code == 1, arguments

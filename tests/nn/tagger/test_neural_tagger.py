@@ -303,7 +303,7 @@ def test_checkpoint_of_another_run_raises(tmp_path):
     make_tagger().fit(X, y, checkpoint=Checkpoint(path, every=1))
     with pytest.raises(InputError, match="hidden=8"):
         make_tagger(hidden=9).fit(X, y, checkpoint=Checkpoint(path, resume=True))
-    with pytest.raises(InputError, match="other training data"):
+    with pytest.raises(InputError, match="different training data"):
         make_tagger().fit(X[1:], y[1:], checkpoint=Checkpoint(path, resume=True))
 
 
