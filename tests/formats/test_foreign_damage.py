@@ -53,7 +53,7 @@ WAPITI = wapiti_model().decode()
         (TEXT.replace("U00:né", "U00:the"), "the same name"),
         (TEXT.replace("U00:né", "U77:né"), "none of the"),
         (TEXT.replace("U00:%x[-1,0]", "U00:%x[-1]"), "expected %x"),
-        (TEXT[:-6] + "\nx\n", "not a number"),
+        (TEXT[:-6] + "\nx\n", "not a finite number"),
         (TEXT + "1e999\n", "expected a weight"),
         (WAPITI.replace("#mdl#2", "#mdl#0"), "kind 0"),
         (WAPITI.replace("#rdr#4", "#rdr#3"), "expected #qrk#"),

@@ -138,8 +138,8 @@ def test_every_float_survives_a_round_trip(numbers: list[float]) -> None:
         (b"2 2\na 1 2\nb 3 4e\n", "row 1 has a field that is not a number"),
         (b"2 2\na 1 2\nb 3 0x4\n", "row 1 has a field that is not a number"),
         (b"a 1 2\nb 1 2\nc 3\n", "row 2 has too few numbers"),
-        (b"3 2\na 1 2\nb 3 4\n", "has 3 rows, but the file has 2"),
-        (b"1 2\na 1 2\nb 3 4\n", "has 1 rows, but the file has more"),
+        (b"3 2\na 1 2\nb 3 4\n", "declares 3 rows, but the file has 2"),
+        (b"1 2\na 1 2\nb 3 4\n", "declares 1 rows, but the file has more"),
         (b"2 2\na 1 2\nb 3 nan\n", r"nan at \[1, 1\]"),
         (b"2 2\na 1 2\nb 3 1e99\n", r"inf at \[1, 1\]"),
         (b"2 2\na 1 2\nb 3 -1e999\n", r"-inf at \[1, 1\]"),
@@ -147,7 +147,10 @@ def test_every_float_survives_a_round_trip(numbers: list[float]) -> None:
         (b"9 0\na 1 2\n", "a row has 0 numbers"),
         (b"1 99999999999\n", "a row has 99999999999 numbers"),
         (b"2 2\n" + binary((b"a", [1, 2.5]), (b"b", [-3])), "ends inside row 1"),
-        (b"1 2\n" + binary((b"a", [1, 2.5]), (b"b", [-3, 1])), "has 1 rows, but the file has more"),
+        (
+            b"1 2\n" + binary((b"a", [1, 2.5]), (b"b", [-3, 1])),
+            "declares 1 rows, but the file has more",
+        ),
         (b"1 2\n" + binary((b"a", [1, float("nan")])), r"nan at \[0, 1\]"),
         (b"1 1\n" + b"x" * 70_000 + binary((b"", [1])), "row 0 has a word without an end"),
         (b"a 1\n" + b"x" * 70_000 + b" 1", "row 1 is too long"),
@@ -162,7 +165,7 @@ def test_giant_sizes_take_no_memory(path: Path) -> None:
     for size in (b"999999999999 100", b"2147483648 2147483648", b"9" * 60 + b" 1"):
         refused(path, size + b"\na 1 2\n", "do not fit|a row has|too few|the file has")
     packed = gzip.compress(b"999999999999 2\na 1 2\n")
-    refused(path, packed, "says 999999999999 rows, but there are 1")
+    refused(path, packed, "declares 999999999999 rows, but the file has 1")
 
 
 def test_a_line_without_a_line_break(path: Path) -> None:

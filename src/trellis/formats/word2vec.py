@@ -178,7 +178,9 @@ class _Rows:
                 break
         if self.count == self._max_rows:
             if self.count == self._head.rows and block:
-                raise FormatError(f"the first line has {self.count} rows, but the file has more")
+                raise FormatError(
+                    f"the first line declares {self.count} rows, but the file has more"
+                )
             return block
         columns = self._head.columns
         if len(block) > _MAX_WORD + columns * (_MAX_DIGITS if self._head.is_text else 4):
@@ -191,7 +193,7 @@ class _Rows:
             raise FormatError(f"the file ends inside row {self.count}")
         if self._head.rows is not None and self.count != self._head.rows:
             raise FormatError(
-                f"the first line has {self._head.rows} rows, but the file has {self.count}"
+                f"the first line declares {self._head.rows} rows, but the file has {self.count}"
             )
 
     def result(self) -> WordVectors:
