@@ -192,7 +192,7 @@ def test_a_template_excludes_other_feature_options(
     [
         (["--output", "nosuch"], "'nosuch'"),
         (["--format", "nosuch"], "'nosuch'"),
-        (["--columns", "0,1"], "1 token column"),
+        (["--columns", "0,1"], "the model needs 1, but 2"),
         (["--columns", "7"], "test.conll, line 1: the row has 2 columns, but 8"),
         (["--jobs", "0"], "jobs"),
     ],

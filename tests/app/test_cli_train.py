@@ -142,7 +142,7 @@ def test_a_pipe_is_read_once(run: Run, tmp_path: Path, options: list[str]) -> No
     if ran.code == 0:
         assert tree(tmp_path)["new.trellis"] == tree(tmp_path)["complete.trellis"]
     else:
-        assert "format must be named" in ran.err
+        assert "format must be specified" in ran.err
 
 
 def test_several_files_are_one_corpus(run: Run, tmp_path: Path, expected: CRF) -> None:

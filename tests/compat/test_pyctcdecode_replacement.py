@@ -344,7 +344,7 @@ def test_subwords() -> None:
         (lambda d: d.decode(LOGITS, beam_prune_logp=1.0), "beam_prune_logp"),
         (lambda d: d.decode(LOGITS, token_min_logp="a"), "token_min_logp"),
         (lambda d: d.decode(LOGITS, hotwords="dog"), "hotwords"),
-        (lambda d: d.decode(LOGITS, hotwords=[1]), "hot word"),
+        (lambda d: d.decode(LOGITS, hotwords=[1]), "hotwords contains 1"),
         (lambda d: d.decode(LOGITS, lm_start_state=object()), "start"),
         (lambda d: d.decode(LOGITS, lm_start_state=12345), "state does not belong"),
         (lambda d: BeamSearchDecoderCTC(LABELS), "Alphabet"),

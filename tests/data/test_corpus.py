@@ -193,7 +193,7 @@ def test_a_file_may_have_more_columns_than_the_model() -> None:
     [
         ("conll", ["play"], 2, None, "columns"),
         ("conll", ["play VB", "Rome"], 1, None, "line 2"),
-        ("conll", ["play VB"], 1, Columns((0, 1)), "1 token column"),
+        ("conll", ["play VB"], 1, Columns((0, 1)), "the model needs 1, but 2"),
         ("conll", ["play VB"], 1, Columns((2,)), "2"),
         ("conll", ["play VB"], 1, Columns((-3,)), "-3"),
         ("jsonl", ['{"tokens": ["a"]}', '{"tokens": [["a", "b"]]}'], 1, None, "sequence 2"),

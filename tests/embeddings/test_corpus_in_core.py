@@ -97,7 +97,7 @@ def test_invalid_corpus_input() -> None:
     corpus.finish()
     with pytest.raises(RuntimeError, match="finished"):
         corpus.add_text(b"c")
-    with pytest.raises(ValueError, match="each type"):
+    with pytest.raises(ValueError, match="one number per type"):
         corpus.number(np.zeros(5, np.int32))
     with pytest.raises(ValueError, match="-1"):
         corpus.number(np.array([0, -7], np.int32))

@@ -196,7 +196,7 @@ def test_counts_that_do_not_descend() -> None:
         ({"input": some_rows(WORDS, DIM)}, "fewer rows"),
         ({"input": some_rows(WORDS + BUCKET, DIM + 1)}, "dim floats"),
         ({"output": some_rows(3, DIM)}, "one row per label"),
-        ({"label_counts": np.ones(2, np.int64)}, "one count"),
+        ({"label_counts": np.ones(2, np.int64)}, "one entry per label"),
     ],
 )
 def test_parts_of_wrong_sizes(change: dict[str, Any], match: str) -> None:

@@ -101,7 +101,7 @@ def test_fasttext_without_ngrams(tmp_path: Path) -> None:
 @needs_data
 def test_words_that_are_not_utf8() -> None:
     path = MODELS / "fasttext" / "pang_lee_polarity_fasttext.bin"
-    with pytest.raises(FormatError, match="errors='replace' reads it"):
+    with pytest.raises(FormatError, match="pass errors='replace'"):
         Vectors.load(path)
     assert len(Vectors.load(path, errors="replace")) == 1694
 

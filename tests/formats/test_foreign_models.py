@@ -133,7 +133,7 @@ def test_features_of_templates_are_saved_by_name(tmp_path: Path) -> None:
     ("model", "what"),
     [
         (trellis.HMM().fit([["a"]], [["x"]]), "not HMM"),
-        (CRF(constraints="BIO").fit([["a"]], [["O"]]), "no constraints"),
+        (CRF(constraints="BIO").fit([["a"]], [["O"]]), "cannot store the constraints"),
         (CRF().fit([["a", "b"]], [[1, 2]]), "labels of type str, not 1"),
         (CRF(templates.parse("U:%x[0,0]\nB:%x[0,0]")).fit([["a", "b"]], [["x", "y"]]), "edge"),
     ],

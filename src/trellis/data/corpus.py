@@ -237,9 +237,7 @@ def _read_conllu(path: Source, columns: Columns) -> Any:
 def _iterate_conll(source: Source, width: int, columns: Columns) -> Iterator[Sequence]:
     token = columns.token
     if token is not None and len(token) != width:
-        raise InputError(
-            f"the model needs {width} token columns, but {len(token)} columns are chosen"
-        )
+        raise InputError(f"token columns: the model needs {width}, but {len(token)} are chosen")
     for tokens, rows in conll.iterate_rows(source, columns=token or range(width)):
         yield Sequence(tokens, rows, rows[0].count("\t") + 1)
 
