@@ -79,7 +79,7 @@ Numpy<std::uint32_t> word_hashes(nb::handle words) {
 
 // Creates a corpus. It allows at most 1024 threads, because each thread has its own table.
 void make_corpus(Corpus* self, int threads, bool end_words, std::int64_t memory) {
-  require(threads > 0 && threads <= 1024, "threads must be positive");
+  require(threads > 0 && threads <= 1024, "threads must be 1 to 1024");
   new (self) Corpus(threads, end_words, memory);
 }
 

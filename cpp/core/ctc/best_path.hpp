@@ -1,4 +1,4 @@
-// The best path through a CTC trellis, and the small loops of a beam search: SIMD rows.
+// The best path through a CTC trellis, and the inner loops of the beam search, with SIMD along a row.
 //
 // Row layout as in ctc/types.hpp, but labels first: a row holds "label y_i" for all positions i, then
 // "blank, after i labels". With max in place of the sum,

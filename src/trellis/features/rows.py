@@ -61,14 +61,14 @@ class FeatureBatch:
         return [*arrays, *(() if self.edges is None else (self.edges.begin, self.edges.id))]
 
 
-def lengths_of(X: Any, anything: bool = False) -> Integers:
-    """Return the lengths, (sequences,). With ``anything``, a str or dict can be a sequence."""
+def lengths_of(X: Any, allow_str_or_dict: bool = False) -> Integers:
+    """Return the lengths, (sequences,). With ``allow_str_or_dict``, a str or dict can be a sequence."""
     if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
         raise InputError(f"X must be a list of sequences, not {type(X).__name__}")
     if {*map(type, X)} <= {list, tuple}:
         return np.fromiter(map(len, X), dtype=np.int64, count=len(X))
     for i, x in enumerate(X):
-        is_refused = isinstance(x, str | bytes | dict) and not anything
+        is_refused = isinstance(x, str | bytes | dict) and not allow_str_or_dict
         if is_refused or not hasattr(x, "__len__"):
             raise InputError(
                 f"sequence {{sequence}} must be a list of tokens, not {type(x).__name__}",

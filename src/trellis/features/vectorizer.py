@@ -156,7 +156,7 @@ class ReadyFeatures:
         self.make, self.make_edges = state["make"], state["make_edges"]
 
     def _batch(self, X: Any, read: Any) -> FeatureBatch:
-        lengths = lengths_of(X, anything=self.make is not None)
+        lengths = lengths_of(X, allow_str_or_dict=self.make is not None)
         try:
             rows = SparseRows(*read(self._names, _call_on_each(self.make, X, lengths)))
             if self.make_edges is None:

@@ -284,7 +284,10 @@ def _parse_place(tensor: str, entry: Any) -> Place:
     if not isinstance(name, str) or name not in _DTYPES:
         raise FormatError(f"{tensor} has dtype {short(name)}: must be one of {', '.join(_DTYPES)}")
     if not _are_sizes(shape) or len(shape) > _MAX_AXES:
-        raise FormatError(f"{tensor} has shape {short(shape)}: must be at most {_MAX_AXES} sizes")
+        raise FormatError(
+            f"{tensor} has shape {short(shape)}: must be a list of at most {_MAX_AXES} integers "
+            "of at least 0"
+        )
     if not _are_sizes(offsets) or len(offsets) != 2:
         raise FormatError(f"{tensor} has data_offsets {short(offsets)}: must be begin and end")
     dtype, (begin, end) = _DTYPES[name], offsets

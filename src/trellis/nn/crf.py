@@ -332,7 +332,7 @@ class CRF(nn.Module):
 
 
 def _reduce(value: Tensor, reduction: str, batch: Batch) -> Tensor:
-    """Reduce values (B,). A value without dimensions is their sum, computed by the engine."""
+    """Reduce the values (B,). A scalar is the sum that the engine has already computed."""
     if reduction == "none":
         return value
     total = value if value.dim() == 0 else value.sum()

@@ -254,13 +254,13 @@ class _Run:
         w, slope = self.here.w, self.here.slope
         self._set_norms(_core.dot(w, w, self.threads), _core.dot(slope, slope, self.threads))
 
-    def _set_norms(self, weights: float, slope: float) -> None:
-        if not (math.isfinite(weights) and math.isfinite(slope)):
+    def _set_norms(self, squared_weights: float, squared_slope: float) -> None:
+        if not (math.isfinite(squared_weights) and math.isfinite(squared_slope)):
             raise OptimizationError(
                 f"iteration {self.iteration}: the gradient or the weights are not finite, "
-                f"with squared norms {slope} and {weights}"
+                f"with squared norms {squared_slope} and {squared_weights}"
             )
-        self.norms = weights**0.5, slope**0.5
+        self.norms = squared_weights**0.5, squared_slope**0.5
 
     def advance(self, reach: float = 1.0) -> str | None:
         """Run one iteration; return the message of a failure, or None.
@@ -293,10 +293,10 @@ class _Run:
         self.iteration += 1
         self.here, self.target = self.target, self.here
         here, before = self.here, self.target
-        weights, slope, _ = self.memory.push(
+        squared_weights, squared_slope, _ = self.memory.push(
             here.w, before.w, here.gradient, before.gradient, here.slope, self.threads
         )
-        self._set_norms(weights, slope)
+        self._set_norms(squared_weights, squared_slope)
         self.losses.append(here.loss)
         self.stalled = 0 if here.loss < self.lowest else self.stalled + 1
         self.lowest = min(self.lowest, here.loss)

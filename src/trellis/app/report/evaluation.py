@@ -74,7 +74,7 @@ class Evaluation:
         return tags.spans(labels, self.scheme)
 
     @cached_property
-    def counts(self) -> Counter[str]:
+    def label_counts(self) -> Counter[str]:
         """The number of tokens of each true label."""
         return Counter(chain.from_iterable(self.y))
 
@@ -101,7 +101,9 @@ class Evaluation:
 
     def most_frequent(self, count: int) -> list[int]:
         """Return the indices of the most frequent labels, in the order of the pictures."""
-        order = sorted(range(len(self.labels)), key=lambda n: (-self.counts[self.labels[n]], n))
+        order = sorted(
+            range(len(self.labels)), key=lambda n: (-self.label_counts[self.labels[n]], n)
+        )
         return sorted(order[:count], key=lambda n: self.sort_key(self.labels[n]))
 
 

@@ -188,7 +188,7 @@ def _render_confusions(evaluation: Evaluation) -> Iterator[Part]:
         [
             f'{html.text(true)} <span class="soft">→</span> {html.text(predicted)}',
             f"{html.bar(n / highest, 'minus')}{n:,}",
-            f"{100 * n / evaluation.counts[true]:.1f} %",
+            f"{100 * n / evaluation.label_counts[true]:.1f} %",
             " ".join(
                 f"<code>{html.text(w)}</code>" for w in _find_commonest(words[true, predicted])
             ),

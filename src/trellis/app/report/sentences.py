@@ -15,7 +15,8 @@ from trellis.plots import lattice
 
 __all__ = ["render_trellises", "render_worst"]
 
-# Ranges of the number of tokens of a drawn sequence. The first range that occurs is used.
+# Smallest and largest number of tokens of a drawn sequence. The first range that contains a
+# sequence is used.
 _LENGTHS = ((5, 16), (2, 30), (1, 60))
 _MAX_CANDIDATES = 400  # computing the two best paths of more sequences would be slow
 _WORST = 8  # sentences shown

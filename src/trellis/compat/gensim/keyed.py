@@ -257,7 +257,10 @@ class Keyed:
         return len(self.closer_than(key1, key2)) + 1
 
     def rank_by_centrality(self, words: Sequence[str], use_norm: bool = True) -> list[Any]:
-        """Return (product with the unit vector of the mean, word) of each word, largest first."""
+        """Return pairs (score, word), highest score first.
+
+        The score is the dot product of the word's vector and the normalised mean.
+        """
         if isinstance(words, str) or not len(words):
             raise InputError(f"words is {words!r}: must be a list of at least one word")
         rows = np.array([self.get_vector(word, use_norm) for word in words])
@@ -360,7 +363,8 @@ class Keyed:
         """Write a word2vec file, text or binary; a failure leaves an earlier file unchanged."""
         if fvocab is not None or append or total_vec not in (None, len(self.words)):
             raise InputError(
-                "fvocab, append and total_vec are not supported: existing files cannot be extended"
+                "fvocab and append are not supported, and total_vec must be None or the number of "
+                "words: a file is always written as a whole"
             )
         words = [prefix + word for word in self.words]
         if not binary:

@@ -46,7 +46,7 @@ class BaseTrainer:
     _values: dict[str, Any]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> BaseTrainer:
-        """Create a trainer without data for L-BFGS."""
+        """Create a trainer that has no data yet; its algorithm is L-BFGS."""
         # This is not in __init__, because some subclasses in users' programs do not call it.
         self = super().__new__(cls)
         self.verbose = None
@@ -168,7 +168,7 @@ class BaseTrainer:
         """Prepare a training. A subclass may override this."""
 
     def _select_features(self, part: Part) -> WeightLayout:
-        """Return the weights of the model, and send the messages of the feature generation."""
+        """Select the features, log this as CRFsuite does, and return the layout of their weights."""
         values, started = self._values, time.process_time()
         self.message("Feature generation\n")
         self.message("type: CRF1d\n")

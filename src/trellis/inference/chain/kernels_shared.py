@@ -130,7 +130,9 @@ def copy_steps(
 
     Both have the strides by_step and by_label.
     """
-    rows: tl.constexpr = 1024 // tile  # 1024 elements at a time: 32 registers of a single warp
+    rows: tl.constexpr = (
+        1024 // tile
+    )  # 1024 elements at a time: 32 registers per thread with one warp
     for base in range(0, length, rows):
         t = base + tl.arange(0, rows)
         position = tl.load(order + t, t < length, 0).to(tl.int64)

@@ -32,7 +32,7 @@ __all__ = [
     "WORDS",
     "Network",
     "build_network",
-    "build_words",
+    "build_word_encoder",
     "copy_weights",
     "count_weights",
     "load_weights",
@@ -199,7 +199,7 @@ def load_weights(network: nn.Module, arrays: Arrays, prefix: str = "network.") -
 # ---- from the settings of a tagger to its network
 
 
-def build_words(
+def build_word_encoder(
     settings: Any, sparse: bool, vectors: Any = None, table_dim: int | None = None
 ) -> WordEncoder:
     """Return the word encoders of a tagger's settings, with empty vocabularies.
@@ -286,7 +286,7 @@ def read_network(
     ]
 
     def build() -> Network:
-        words = build_words(settings, sparse=False, table_dim=table_dim)
+        words = build_word_encoder(settings, sparse=False, table_dim=table_dim)
         words.restore(vocabularies)
         return build_network(settings, words, labels)
 

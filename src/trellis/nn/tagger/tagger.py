@@ -32,7 +32,7 @@ from trellis.nn.tagger.data import Corpus, build_corpus, read_words
 from trellis.nn.tagger.network import (
     Network,
     build_network,
-    build_words,
+    build_word_encoder,
     count_weights,
     network_parts,
     read_network,
@@ -248,7 +248,7 @@ class NeuralTagger(Decoding, Estimator):
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(seed)
             self.classes_, self.columns_ = as_array(labels.classes), _count_columns(X)
-            encoder = build_words(self, device.type == "cpu", self.vectors)
+            encoder = build_word_encoder(self, device.type == "cpu", self.vectors)
             encoder.learn(Counter(words))
             network = build_network(self, encoder, self.classes_.tolist())
             self.network_ = network.to(device).eval()
