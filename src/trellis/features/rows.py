@@ -62,7 +62,7 @@ class FeatureBatch:
 
 
 def lengths_of(X: Any, allow_str_or_dict: bool = False) -> Integers:
-    """Return the lengths, (sequences,). With ``allow_str_or_dict``, a str or dict can be a sequence."""
+    """Return the lengths, shape (sequences,). A str or dict is a sequence only if allowed."""
     if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
         raise InputError(f"X must be a list of sequences, not {type(X).__name__}")
     if {*map(type, X)} <= {list, tuple}:

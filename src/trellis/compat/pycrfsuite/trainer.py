@@ -168,7 +168,7 @@ class BaseTrainer:
         """Prepare a training. A subclass may override this."""
 
     def _select_features(self, part: Part) -> WeightLayout:
-        """Select the features, log this as CRFsuite does, and return the layout of their weights."""
+        """Select the features, log as CRFsuite does, and return the layout of their weights."""
         values, started = self._values, time.process_time()
         self.message("Feature generation\n")
         self.message("type: CRF1d\n")
