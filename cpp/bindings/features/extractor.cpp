@@ -139,9 +139,9 @@ class Extractor {
   }
 
   // Adds attributes by the names that other programs use. Name i is data[begin[i] : begin[i] + size[i]];
-  // only the names in `which` are added. `literals` has the literals of all templates; the templates in
-  // `numbers` are tried. A name may have several readings, and each reading is an attribute. Returns,
-  // for each new attribute, the index of its name in `which`.
+  // only the names in `which` are added. `literals` holds the fixed text of every template. Each name is
+  // parsed with the templates whose indices are in `numbers`. If a name can be parsed in several ways,
+  // each way gives an attribute. Returns, for each new attribute, the index of its name in `which`.
   Numpy<std::int64_t> add_names(const In<std::uint8_t>& data, const In<std::int64_t>& begin,
                                 const In<std::int64_t>& size, const In<std::int64_t>& which,
                                 const std::vector<NameParser::Literals>& literals,
