@@ -150,7 +150,7 @@ def add_ragged(gains: Table, forms: Table, hmm: Hmm, times: Times) -> None:
     )
     forms.add(labels, len(hmm.unary), *(milliseconds(times.get(n)) for n in forms.columns[2:]))
     for table in (gains, forms):
-        table.keep(f"L={labels}", times)
+        table.keep(f"L = {labels}", times)
 
 
 # ---- the second core
@@ -174,7 +174,7 @@ def time_threads(chain: ModuleType, repeats: int) -> Table:
             times = time_alternating(cases, 5 * repeats)
             gains = (ratio(times["1"], times["2"], at) for at in ("median", "minimum"))
             table.add(labels, form, milliseconds(times["1"]), milliseconds(times["2"]), *gains)
-            table.keep(f"L={labels} {form}", times)
+            table.keep(f"L = {labels} {form}", times)
         add_ceiling(table, labels, 5 * repeats)
     return table
 
@@ -198,7 +198,7 @@ def add_ceiling(table: Table, labels: int, repeats: int) -> None:
         times = time_alternating([Case("1", lambda: work(0, 200)), Case("2", both)], repeats)
     gains = (ratio(times["1"], times["2"], at) for at in ("median", "minimum"))
     table.add(labels, "np.sin", milliseconds(times["1"]), milliseconds(times["2"]), *gains)
-    table.keep(f"L={labels} np.sin", times)
+    table.keep(f"L = {labels} np.sin", times)
 
 
 # ---- one long sequence

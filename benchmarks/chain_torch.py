@@ -211,7 +211,8 @@ def torch_section(chain: ModuleType | None, repeats: int) -> list[Table]:
     table.notes = [
         "float32; lengths T/2..T; train: loss and all gradients; ratios to our layer with a mask",
         "functions: expected_counts, score and the observed counts subtracted in NumPy",
-        "torch-struct: gold edges made outside the timing, argmax left as one-hot edges",
+        "torch-struct: building the gold edges is not timed, and its argmax is not converted from "
+        "one-hot edges to labels",
     ]
     for shape in SHAPES:
         add_shape(table, chain, shape, repeats)

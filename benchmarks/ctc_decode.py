@@ -59,11 +59,11 @@ def time_decoders(
     table = Table(title, COLUMNS)
     counts = {name: min(count, len(rows)) for name, (_, count) in decoders.items()}
     cases, errors, our_errors = [], {}, {}
-    own_texts = decode_all(next(iter(decoders.values()))[0], rows)
+    our_texts = decode_all(next(iter(decoders.values()))[0], rows)
     for name, (decode, _) in decoders.items():
         batch = rows[: counts[name]]
         errors[name] = 100 * error_rate(decode_all(decode, batch), batch)
-        our_errors[name] = 100 * error_rate(own_texts[: counts[name]], batch)
+        our_errors[name] = 100 * error_rate(our_texts[: counts[name]], batch)
         cases.append(Case(name, partial(decode_all, decode, batch)))
     times = time_alternating(cases, rounds, pause=0.02)
     per_utterance = {}

@@ -50,10 +50,10 @@ def emissions(text: str, kind: str, rng: np.random.Generator) -> np.ndarray:
     said = np.zeros(FRAMES, dtype=np.int64)
     x = rng.normal(0.0, spread, (FRAMES, len(LABELS)))
     gaps = rng.dirichlet(np.full(len(text) + 1, 2.0))
-    room = FRAMES - 3 * len(text) - 2
+    free_frames = FRAMES - 3 * len(text) - 2
     begin = 1.0
     for i, letter in enumerate(text):
-        begin += room * gaps[i]
+        begin += free_frames * gaps[i]
         # a blank before each letter, so that repeated letters are not merged
         first = int(begin) + 1
         frames = range(first, first + int(rng.integers(1, 3)))

@@ -126,7 +126,7 @@ def train(engine: ModuleType, x: Batch, tagged: bool = True) -> Callable[[], tup
     batch = (*x.scores, x.tags if tagged else None, None)
 
     def step() -> tuple[Tensor, ...]:
-        plan, _ = engine.find_plan(engine.ChainPlan, batch, (False, True), lambda batch: batch)
+        plan, _ = engine.find_plan(engine.ChainPlan, batch, ("rows",))
         value, saved = plan.run(batch)
         return (value, *plan.gradients(saved, x.weight))
 
@@ -139,13 +139,20 @@ def scaled_share(engine: ModuleType, x: Batch) -> float:
     plan = engine.ChainPlan(batch)
     inputs = [x.emissions if tensor is None else tensor for tensor in batch]
     memory = plan.launch([*inputs, *plan._allocate(x.emissions)[2]])
-    alpha = plan.views(memory)[0].view(x.emissions.shape)
+    alpha = plan.views(memory)["alpha"].view(x.emissions.shape)
     return float((alpha[:, 0].amax(1) > 0).double().mean())
 
 
 def decode(engine: ModuleType, x: Batch) -> Callable[[], tuple[Tensor, Tensor]]:
     """Return a step: the best labels and their scores."""
-    return lambda: engine.viterbi(*x.scores)
+    batch = (*x.scores, None, None)
+
+    def step() -> tuple[Tensor, Tensor]:
+        plan, _ = engine.find_plan(engine.ChainPlan, batch, ("path",))
+        score, (labels,) = plan.run(batch)
+        return labels, score
+
+    return step
 
 
 # ---- peers
@@ -294,7 +301,7 @@ def check(engine: ModuleType, cpu: ModuleType | None, x: Batch, tolerance: float
     value, *gradients = train(engine, x, tagged=False)()
     _, *again = train(engine, x, tagged=False)()
     log_z, *counts, best = exact(cpu, x)
-    labels, score = engine.viterbi(*x.scores)
+    labels, score = decode(engine, x)()
     errors = {"log Z": float((value.double().sum() - log_z).abs() / log_z.abs())}
     for name, gradient, count in zip(Batch._fields, gradients, counts, strict=False):
         size = 1.0 if name == "emissions" else float(count.abs().max())

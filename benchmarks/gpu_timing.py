@@ -9,7 +9,15 @@ from typing import Any, TypeVar
 
 import torch
 
-__all__ = ["attempt", "graph", "in_turns", "kernel_times", "on_one_thread"]
+__all__ = [
+    "attempt",
+    "between_events",
+    "graph",
+    "in_turns",
+    "kernel_times",
+    "on_one_thread",
+    "warm_up",
+]
 
 ROUNDS = 5
 REPEATS = 100

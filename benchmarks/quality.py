@@ -46,8 +46,12 @@ def main() -> None:
     chunks = [require(f"chunking/conll2000.{part}.conll.gz") for part in ("train", "test")]
     names = [require(f"ner/conll2002-es.{part}.conll.gz") for part in ("train", "testb")]
     runs = (
-        ("CoNLL-2000, chunking()", chunks, CRF(chunking(), max_iter=50)),
-        ("CoNLL-2000, chunking_rich()", chunks, CRF(chunking_rich(), states="all", max_iter=100)),
+        ("CoNLL-2000, chunking()", chunks, CRF(chunking(), l2=1.0, max_iter=50)),
+        (
+            "CoNLL-2000, chunking_rich()",
+            chunks,
+            CRF(chunking_rich(), l2=1.0, states="all", max_iter=100),
+        ),
         ("Spanish NER, tutorial", names, CRF(tutorial, l1=0.1, l2=0.2, max_iter=100)),
         ("Spanish NER, ner()", names, CRF(ner(["pos"]), l2=0.5, max_iter=100)),
     )

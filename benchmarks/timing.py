@@ -57,9 +57,11 @@ class Times(dict[str, Timing]):
         Even a median is wrong if other programs run during all repeats.
         """
         if self.others is not None and self.others > 0.2:
-            return f"others used {self.others:.1f} cores"
+            return f"other programs used {self.others:.1f} cores"
         wide = [name for name, t in self.items() if t.repeats > 1 and t.median > 1.5 * t.minimum]
-        return f"median over 1.5 x minimum: {', '.join(wide)}" if wide else None
+        if not wide:
+            return None
+        return f"for {', '.join(wide)} (the median is more than 1.5 times the minimum)"
 
 
 def time_alternating(cases: Iterable[Case], repeats: int, pause: float = 0.0) -> Times:
@@ -222,7 +224,7 @@ class Table:
         """Store the timings of a row for JSON, and add a note if they are disturbed."""
         self.raw[row] = times
         if reason := times.disturbed():
-            self.notes.append(f"disturbed: {row} ({reason})")
+            self.notes.append(f"disturbed: {row}, {reason}")
 
     def text(self, markdown: bool = False) -> str:
         """Return title, rows and notes as one string."""

@@ -47,6 +47,6 @@ def _trim(*event: Any) -> None:
 
 
 def _escape(*event: Any) -> None:
-    """Escape |w| in equations, which reStructuredText reads as a substitution."""
+    """Escape |w| and |a - b| in equations, which reStructuredText reads as a substitution."""
     lines = event[-1]
-    lines[:] = [re.sub(r"\|(?=\w+\|)", r"\|", line) for line in lines]
+    lines[:] = [re.sub(r"\|(?=[\w* -]+\|)", r"\|", line) for line in lines]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from trellis import LogisticRegression, SoftmaxRegression, Vectors
-from trellis.inference import chain
-from trellis.plots import Drawing, curves, lattice
+from trellis import CRF, LogisticRegression, SoftmaxRegression, Vectors
+from trellis.inference import chain, ctc
+from trellis.plots import Drawing, ctc_lattice, curves, lattice, model_graph, prefix_tree
 
 FOLDER = Path(__file__).parent
 
@@ -74,10 +74,47 @@ def words() -> Drawing:
     """Word vectors in the plane in which they differ most."""
     names = ["king", "queen", "man", "woman", "prince", "princess"]
     rows = [[3, 1, 0.1], [3, 3, 0.1], [1, 1, 0.2], [1, 3, 0.2], [2.2, 1, 1.4], [2.2, 3, 1.4]]
-    return Vectors(names, rows).plot(names)
+    pairs = [("man", "woman"), ("king", "queen"), ("prince", "princess")]
+    return Vectors(names, rows).plot(names, pairs=pairs)
 
 
+def sentence() -> Drawing:
+    """The trellis of a sentence, with log α."""
+    X = [["Ann", "lives", "in", "New", "York"], ["Bob", "left", "Rome"]]
+    y = [["B-PER", "O", "O", "B-LOC", "I-LOC"], ["B-PER", "O", "B-LOC"]]
+    crf = CRF(constraints="BIO").fit(X, y)
+    tokens, gold = ["Ann", "left", "New", "Rome"], ["B-PER", "O", "B-LOC", "I-LOC"]
+    return crf.plot(tokens, gold, numbers="alpha")
+
+
+def ctc_table() -> Drawing:
+    """The forward table of CTC for random probabilities, with the best alignment."""
+    table = ctc.forward(RANDOM, [1, 2, 2])
+    path = ctc.align(RANDOM, [1, 2, 2]).labels.tolist()
+    return ctc_lattice(table.alpha, table.symbols.tolist(), ["–", "c", "a", "t"], path)
+
+
+def prefixes() -> Drawing:
+    """A beam search of five frames."""
+    beams = [
+        [(h.labels, h.log_prob) for h in ctc.beam_search(RANDOM[:t], beam_width=4, k=4)]
+        for t in range(1, 6)
+    ]
+    return prefix_tree(beams, ["–", "c", "a", "t"])
+
+
+RANDOM = np.log(np.random.default_rng(0).dirichlet([1.0] * 4, size=9))
+TOKENS = ["I", "have", "a", "pen"]
 PICTURES = {
+    "plot_sentence": sentence,
+    "plot_ctc_lattice": ctc_table,
+    "plot_prefix_tree": prefixes,
+    "plot_independent": lambda: model_graph("independent", TOKENS, title="Independent softmax"),
+    "plot_memm": lambda: model_graph("memm", TOKENS, title="MEMM"),
+    "plot_crf": lambda: model_graph("crf", TOKENS, title="CRF"),
+    "plot_skip_chain": lambda: model_graph(
+        "skip-chain", ["Bob", "saw", "Bob"], skips=[(0, 2)], title="Skip-chain CRF"
+    ),
     "logistic": logistic,
     "softmax": softmax,
     "casino": casino,

@@ -3,6 +3,8 @@
 import os
 
 FULL = os.environ.get("TRELLIS_TESTS") == "all"
+SANITIZED = "san.so" in os.environ.get("LD_PRELOAD", "")
+"""True in `make sanitize`: a sanitizer reserves terabytes of addresses, and needs more memory."""
 
 
 def examples(count: int, quick: int = 15) -> int:

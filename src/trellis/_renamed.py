@@ -9,13 +9,19 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
+else:
+    Loader = object  # importing importlib.abc takes 2 MB, and nothing of Loader is needed
 
 __all__ = ["RENAMED", "install"]
 
 RENAMED: dict[str, str] = {
+    "trellis.formats.atomic": "trellis.data.atomic",
     "trellis.loading": "trellis.models.files",
     "trellis.models.checkpoint": "trellis.models.chain.checkpoint",
     "trellis.models.crf": "trellis.models.chain.crf",
@@ -39,6 +45,9 @@ RENAMED: dict[str, str] = {
     "trellis.models.parameters": "trellis.models.chain.parameters",
     "trellis.models.softmax": "trellis.models.regression.softmax",
     "trellis.models.training": "trellis.models.chain.training",
+    "trellis.embeddings.compression": "trellis.embeddings.texts.compression",
+    "trellis.embeddings.prediction": "trellis.embeddings.texts.prediction",
+    "trellis.embeddings.text_training": "trellis.embeddings.texts.training",
     "trellis.embeddings.keyed": "trellis.compat.gensim.keyed",
     "trellis.embeddings.keyed_evaluation": "trellis.compat.gensim.evaluation",
     "trellis.nn.heads": "trellis.nn.tagger.heads",

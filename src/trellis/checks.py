@@ -15,20 +15,27 @@ from numpy.typing import NDArray
 from trellis.errors import InputError
 
 __all__ = [
+    "MAX_SCORE",
     "as_integer",
     "as_positive",
     "check_not_empty",
+    "check_random_state",
+    "flag",
     "integer_at_least",
     "integer_in_range",
+    "is_not_a_score",
     "is_text",
     "number_at_least",
     "number_in_range",
     "one_of",
+    "read_counts",
     "sample_weights",
-    "sequences",
     "unchanged_on_error",
 ]
 
+# The largest finite score, as kLargestScore in the core. The sum of 10**7 such scores is finite.
+MAX_SCORE = 1e300
+MAX_COUNT = 2**53
 _MAX_SIZE = 2**62  # the core adds two such sizes in 64 bits without overflow
 
 
@@ -66,6 +73,21 @@ def integer_at_least(value: Any, minimum: int, name: str) -> int:
     return number
 
 
+def read_counts(values: Iterable[Any], name: str) -> list[int]:
+    """Return counters of a stored state: integers from 0 to 2**53, exact as floats too.
+
+    >>> read_counts([3, 2**63 - 1], "counts")
+    Traceback (most recent call last):
+        ...
+    trellis.errors.InputError: counts must be 0 to 2**53, not 9223372036854775807
+    """
+    numbers = [as_integer(value, name) for value in values]
+    for number in numbers:
+        if not 0 <= number <= MAX_COUNT:
+            raise InputError(f"{name} must be 0 to 2**53, not {number}")
+    return numbers
+
+
 def number_at_least(value: Any, minimum: float, name: str) -> float:
     """Return a finite float of at least ``minimum``: ``number_at_least(tol, 0, "tol")``."""
     try:
@@ -87,6 +109,29 @@ def one_of(value: Any, choices: Iterable[str], name: str) -> str:
     return str(value)
 
 
+def flag(value: Any, name: str) -> bool:
+    """Return True or False; 0, 1 and NumPy's Booleans are valid too: ``flag(lower, "lower")``."""
+    if not isinstance(value, bool | np.bool_ | int) or value not in (0, 1):
+        raise InputError(f"{name} must be True or False, not {value!r:.60}")
+    return bool(value)
+
+
+def check_random_state(value: Any) -> None:
+    """Raise InputError unless ``numpy.random.default_rng`` accepts the value.
+
+    >>> check_random_state(-1)
+    Traceback (most recent call last):
+        ...
+    trellis.errors.InputError: random_state must be None, an integer ≥ 0 or a generator, not -1
+    """
+    try:
+        np.random.default_rng(value)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"random_state must be None, an integer ≥ 0 or a generator, not {value!r:.60}"
+        ) from None
+
+
 def is_text(value: Any) -> bool:
     """Return True for a str that can be encoded as UTF-8, so has no unpaired surrogates."""
     try:
@@ -95,11 +140,17 @@ def is_text(value: Any) -> bool:
         return False
 
 
-def sequences(X: Any) -> list[Any]:
-    """Return X as a list of sequences."""
-    if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
-        raise InputError(f"X must be a list of sequences, not {type(X).__name__}")
-    return X if isinstance(X, list) else list(X)
+def is_not_a_score(scores: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return True at each NaN, +inf, and finite number beyond ±MAX_SCORE. -inf is a valid score.
+
+    >>> is_not_a_score(np.array([1e300, -np.inf, 1e301, np.nan])).tolist()
+    [False, False, True, True]
+    """
+    if scores.dtype == np.float32:  # all finite values are within the limit
+        return ~(scores < np.inf)
+    with np.errstate(invalid="ignore"):
+        is_valid: NDArray[np.bool_] = (np.abs(scores) <= MAX_SCORE) | (scores == -np.inf)
+    return ~is_valid
 
 
 def check_not_empty(lengths: NDArray[np.int64]) -> None:
@@ -171,5 +222,5 @@ def number_in_range(value: Any, minimum: float, maximum: float, name: str) -> fl
 def _check_range(value: Any, minimum: float, maximum: float, name: str) -> None:
     """Raise InputError unless ``value`` is finite and ``minimum <= value <= maximum``."""
     if not minimum <= value <= maximum or value == np.inf:  # also true for NaN
-        bound = f"at least {minimum}" if maximum == np.inf else f"in {minimum}..{maximum}"
-        raise InputError(f"{name} is {value}: must be {bound}")
+        allowed_range = f"at least {minimum}" if maximum == np.inf else f"in {minimum}..{maximum}"
+        raise InputError(f"{name} is {value}: must be {allowed_range}")

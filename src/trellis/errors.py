@@ -15,8 +15,10 @@ __all__ = [
     "InfeasibleError",
     "InputError",
     "OptimizationError",
+    "TrainingWarning",
     "TrellisError",
     "UnknownWordError",
+    "UnseenLabelWarning",
 ]
 
 _FIELD = "{sequence}"
@@ -68,3 +70,11 @@ class UnknownWordError(InputError, KeyError):
     """A word has no vector."""
 
     __str__ = Exception.__str__  # KeyError would put quotes around the sentence
+
+
+class UnseenLabelWarning(UserWarning):
+    """Development data have labels that do not occur in the training data: they count as errors."""
+
+
+class TrainingWarning(UserWarning):
+    """Training learnt nothing, or its loss is not a number. The message says what to change."""

@@ -20,13 +20,29 @@ calls a command in-process must not get models without scikit-learn's base class
 """
 
 import copy
+import difflib
+import functools
 import inspect
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+
+import numpy as np
 
 from trellis.errors import InputError
 
-__all__ = ["Estimator", "LightEstimator", "check_fitted", "clone", "run_without_sklearn"]
+__all__ = [
+    "Estimator",
+    "LightEstimator",
+    "Predictions",
+    "check_fitted",
+    "clone",
+    "names_arguments",
+    "run_without_sklearn",
+]
 
+InitT = TypeVar("InitT", bound=Callable[..., None])
+ItemT = TypeVar("ItemT")
 ModelT = TypeVar("ModelT")
 
 _without_sklearn = False
@@ -60,7 +76,7 @@ class LightEstimator:
             for name, value in list(params.items()):
                 if isinstance(value, LightEstimator):
                     inner_params = value.get_params().items()
-                    params |= {f"{name}__{key}": inner for key, inner in inner_params}
+                    params |= {f"{name}__{key}": inner_value for key, inner_value in inner_params}
         return params
 
     def set_params(self, **params: Any) -> Self:
@@ -83,8 +99,10 @@ class LightEstimator:
         defaults = self._defaults()
         reprs = {name: repr(getattr(self, name)) for name in defaults}
         # Values are compared as text, as in scikit-learn: == of two arrays is an array, not a bool.
-        changed = [f"{name}={text}" for name, text in reprs.items() if text != repr(defaults[name])]
-        return f"{type(self).__name__}({', '.join(changed)})"
+        changed_parameters = [
+            f"{name}={text}" for name, text in reprs.items() if text != repr(defaults[name])
+        ]
+        return f"{type(self).__name__}({', '.join(changed_parameters)})"
 
 
 if TYPE_CHECKING:
@@ -113,6 +131,97 @@ def run_without_sklearn() -> None:
     """
     global _without_sklearn
     _without_sklearn = True
+
+
+class Predictions(list[ItemT]):
+    """A list with the result of each sequence, which ``cross_val_predict`` can concatenate.
+
+    scikit-learn joins the predictions of all folds with ``np.concatenate``, which would make one
+    array of the labels of all sequences; it fails if the lengths differ. Lists of this class are
+    joined to an array with one object per sequence. In all other uses they are plain lists.
+
+    >>> np.concatenate([Predictions([["N", "V"], ["N"]]), Predictions([["V"]])])
+    array([list(['N', 'V']), list(['N']), list(['V'])], dtype=object)
+    """
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Return the result of a NumPy function that has such lists among its arguments."""
+        parts = args[0] if args else ()
+        if function is np.concatenate and all(isinstance(part, Predictions) for part in parts):
+            items = [item for part in parts for item in part]
+            array = np.empty(len(items), dtype=object)
+            # A loop, because an assignment to array[:] would split items of equal length.
+            for n, item in enumerate(items):
+                array[n] = item
+            return array
+        return function._implementation(*args, **kwargs)
+
+
+# Names of parameters in other programs, and what to write instead. A hint is given to the classes
+# that have the parameter which it begins with.
+_OTHER_NAMES = {
+    "c1": "l1",
+    "c2": "l2, which is twice c2",
+    "C": "l2, which is 1 / C",
+    "algorithm": "solver",
+    "max_iterations": "max_iter",
+    "n_iter": "max_iter",
+    "n_components": "n_states",
+    "all_possible_states": 'states="all"',
+    "all_possible_transitions": 'transitions="all"',
+    "min_freq": "min_count",
+    "lr": "learning_rate",
+    "size": "vector_size",
+}
+
+
+def names_arguments(init: InitT) -> InitT:
+    """Decorate a constructor: its errors about arguments name the class and suggest a parameter.
+
+    Python's own message would name the base class that has the constructor.
+
+    >>> class Base:
+    ...     @names_arguments
+    ...     def __init__(self, features=None, *, l2=1.0):
+    ...         self.l2 = l2
+    >>> class Model(Base):
+    ...     pass
+    >>> Model(c2=0.5)
+    Traceback (most recent call last):
+        ...
+    TypeError: Model() has no parameter 'c2': write l2, which is twice c2
+    """
+    parameters = list(inspect.signature(init).parameters.values())[1:]
+    names = [p.name for p in parameters]
+    positional = [p.name for p in parameters if p.kind == p.POSITIONAL_OR_KEYWORD]
+
+    @functools.wraps(init)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> None:
+        cls = type(self).__name__
+        unknown = next((name for name in kwargs if name not in names), None)
+        if unknown is not None:
+            raise TypeError(f"{cls}() has no parameter {unknown!r}: {_suggest(unknown, names)}")
+        if len(args) > len(positional):
+            allowed = f"only {', '.join(positional)}" if positional else "no parameter"
+            raise TypeError(
+                f"{cls}() got {len(args)} arguments without a name, but {allowed} can be passed "
+                f"so: write {cls}(name=value)"
+            )
+        init(self, *args, **kwargs)
+
+    return cast(InitT, checked)
+
+
+def _suggest(name: str, names: Iterable[str]) -> str:
+    """Return what to write instead of a parameter that does not exist."""
+    names = list(names)
+    replacement = _OTHER_NAMES.get(name, "")
+    if re.split(r"\W", replacement)[0] in names:
+        return f"write {replacement}"
+    similar_names = difflib.get_close_matches(name.lower(), names, n=1)
+    if similar_names:
+        return f"did you mean {similar_names[0]}?"
+    return f"the parameters are {', '.join(names)}"
 
 
 def check_fitted(model: Any, attribute: str) -> None:

@@ -2,7 +2,12 @@
 
 The hot kernels are compiled for several instruction sets. When the core is loaded, it chooses the
 best one that the machine can run. The environment variable ``TRELLIS_ISA`` (``v2``, ``v3``, ``v4``)
-forces one.
+forces one. They add numbers in another order, so they train weights that differ in the last bits; a
+model records the one that trained it as ``isa_``.
+
+The core's tables use hashes with secret numbers, drawn once per process, so that nobody can choose
+words with equal hashes. No result depends on them. ``TRELLIS_HASH_SEED`` (any text) fixes them, for
+tests.
 """
 
 import os
@@ -18,7 +23,7 @@ __all__ = [
     "use_isa",
 ]
 
-_MAX_THREADS = 256  # upper limit, because each thread needs memory for its stack and buffers
+MAX_THREADS = 256  # upper limit, because each thread needs memory for its stack and buffers
 
 
 def isa() -> str:
@@ -53,7 +58,7 @@ def resolve_jobs(n_jobs: int | None) -> int:
         raise InputError("n_jobs is 0: use 1 for one thread, None or -1 for all cores")
     if jobs < 0:
         jobs = max(1, _count_usable_cores() + 1 + jobs)
-    return min(jobs, _MAX_THREADS)
+    return min(jobs, MAX_THREADS)
 
 
 def _count_usable_cores() -> int:

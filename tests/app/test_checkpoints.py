@@ -211,7 +211,7 @@ def test_a_checkpoint_of_other_data_or_settings_is_refused(
     assert signalled(3, signal.SIGINT, "train", "train.conll").code == 130
     before = tree(corpus)
     for arguments, message in (
-        (["train.conll", "--l2", "2"], "l2=1.0, but this run has l2=2.0"),
+        (["train.conll", "--l2", "2"], "l2='auto', but this run has l2=2.0"),
         (["train.conll", "--l1", "2"], "l1=0.0, but this run has l1=2.0"),
         (
             ["train.conll", "--solver", "gradient"],

@@ -141,7 +141,7 @@ INVALID = [
     (["--template", "train.conll"], "train.conll, line 1"),
     (["--template", "model.trellis"], "model.trellis"),
     (["--gazetteer", "city=nosuch"], "nosuch: No such file"),
-    (["--gazetteer", "city=train.conll", "--features", "pos"], "--gazetteer"),
+    (["--gazetteer", "city=train.conll", "--features", "chunking"], "--gazetteer"),
 ]
 
 
@@ -208,7 +208,7 @@ def test_invalid_options_of_tag(refused: Any, options: list[str], message: str) 
         (["inspect", "model.trellis", "--label", "nosuch"], "'nosuch'"),
         (["convert", "train.conll", "new.jsonl", "--scheme", "nosuch"], "'nosuch'"),
         (["convert", "train.conll", "new.jsonl", "--from", "nosuch"], "'nosuch'"),
-        (["convert", "train.conll", "new.jsonl", "--to", "conllu"], "'conllu'"),
+        (["convert", "train.conll", "new.jsonl", "--to", "conllu"], "add --to conll, jsonl"),
         (["convert", "train.conll", "new.txt"], "new.txt"),
         (["convert", "train.conll", "new.xyz"], "new.xyz"),
     ],

@@ -122,7 +122,21 @@ def test_tagging_a_sentence_imports_neither_scikit_learn_nor_the_optimisers(fold
         check=True,
     )
     assert b"lunch" in ran.stdout
-    packages, optimisers = ran.stderr.decode().splitlines()
+    check_packages(ran.stderr)
+
+
+def test_check_imports_no_heavy_package(folder: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", LOADED, "check", "train.conll", "test.conll", "--strict"],
+        cwd=folder,
+        capture_output=True,
+    )
+    assert b"scheme: BIO" in ran.stdout
+    check_packages(ran.stderr)
+
+
+def check_packages(stderr: bytes) -> None:
+    packages, optimisers = stderr.decode().splitlines()
     assert "'numpy'" in packages
     assert optimisers == "False"
     for package in ("sklearn", "scipy", "typer", "rich", "torch"):

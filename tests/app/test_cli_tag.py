@@ -226,7 +226,7 @@ def test_any_text_survives_inline_output(
         text.tokenize(line.removeprefix("\ufeff") if n == 0 else line)
         for n, line in enumerate(lines)
     ]
-    ran = run("tag", "model.trellis", stdin=data)
+    ran = run("tag", "model.trellis", "--format", "text", stdin=data)
     assert ran.code == 0
     marked = ran.out.split("\n")[:-1]
     assert len(marked) == len(lines)
@@ -239,7 +239,7 @@ def test_any_text_survives_inline_output(
         else:
             assert markup.read([line]) == ([], [])
     for output, read in (("jsonl", labelled_jsonl), ("conll", None)):
-        out = run("tag", "model.trellis", "--output", output, stdin=data).out
+        out = run("tag", "model.trellis", "--format", "text", "--output", output, stdin=data).out
         if read is None:
             sequences, labels = conll.read(out.split("\n"), separator="\t")
             nonempty = [n for n, x in enumerate(tokens) if x]

@@ -1,4 +1,4 @@
-"""Training that is killed many times and resumed gives the same bytes."""
+"""Commands that are killed leave the old or the complete new file; training can be resumed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import Ran, process, start, tree
+from commands import Ran, process, start, tree, typed
 from training import trained_on
 
 from trellis.formats import native
@@ -49,6 +49,47 @@ def test_killed_many_times(tmp_path: Path) -> None:
     assert output.read_bytes() == expected
     print(f"{kills} kills, {ends} runs ended, states of iterations {iterations}")
     assert sorted(tree(tmp_path)) == ["complete.trellis", "new.trellis", "train.conll"]
+
+
+COMMANDS = [
+    ["tag", "model.trellis", "big.conll", "-o", "out.conll"],
+    ["convert", "big.conll", "out.jsonl", "-q"],
+    ["convert", "model.trellis", "out.crfsuite", "-q"],
+    ["embed", "train.conll", "-o", "out.vec", "-q", "--seed", "1", "--jobs", "1", "--dim", "300"],
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", COMMANDS, ids=typed)
+def test_output_of_a_killed_command(folder: Path, arguments: list[str]) -> None:
+    """SIGKILL at a random time, or as soon as a temporary file exists."""
+    (folder / "big.conll").write_bytes((folder / "train.conll").read_bytes() * 20)
+    output = folder / next(word for word in arguments if word.startswith("out."))
+    began = time.monotonic()
+    assert process(*arguments, folder=folder).code == 0
+    duration = time.monotonic() - began
+    new, names = output.read_bytes(), sorted(tree(folder))
+    random = np.random.default_rng(KILLS)
+    leftovers = 0
+    for number in range(KILLS):
+        output.write_bytes(b"old")
+        left = set(folder.glob(".*.tmp"))
+        with start(*arguments, folder=folder) as running:
+            if number % 2:
+                while running.poll() is None and set(folder.glob(".*.tmp")) <= left:
+                    pass
+            else:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    running.wait(random.uniform(0, duration))
+            running.kill()
+            _, err = running.communicate(timeout=60)
+        assert running.returncode in (0, -signal.SIGKILL), err
+        assert output.read_bytes() in (b"old", new)
+        leftovers += len(set(folder.glob(".*.tmp")) - left)
+    assert leftovers > 0  # otherwise, the last lines prove nothing
+    assert process(*arguments, folder=folder).code == 0
+    assert output.read_bytes() == new
+    assert sorted(tree(folder)) == names
 
 
 MOMENTS = ("any", "in training", "while it writes")

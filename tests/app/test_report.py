@@ -17,7 +17,7 @@ from trellis.app.report.report import report
 from trellis.app.report.sentences import _choose_examples
 from trellis.errors import InputError
 from trellis.metrics import accuracy, sequence_accuracy, span_f1
-from trellis.models.chain.description import Description
+from trellis.models.description import Description
 
 VOID = {"meta"}
 HOSTILE = ["<script>alert(1)</script>", "a & b", "\"q\" 'r'", "</style><b>", "\x00\x1f", "-->"]

@@ -16,6 +16,7 @@ from vector_files import fasttext as peer_module
 
 from trellis.compat import fasttext
 from trellis.compat.fasttext import util
+from trellis.compat.fasttext.meter import Counts, Meter
 from trellis.errors import FormatError, InputError
 from trellis.formats import fasttext as files
 
@@ -291,6 +292,83 @@ def test_meters(model: Any, train: Path) -> None:
     assert meter.recall_at_precision(0.9, "__label__sunny") == 1.0
     assert 0.0 < meter.recall_at_precision(0.99) <= 1.0
     assert meter.precision_at_recall(2.0) == 0.0
+
+
+def brute_curve(
+    answers: list[list[tuple[int, float]]], gold: list[list[int]], label: int | None
+) -> list[tuple[float, float]]:
+    """Return (precision, recall) at each distinct score, from the highest to the first recall 1."""
+    chosen = [0, 1, 2] if label is None else [label]
+    total = sum(text.count(c) for text in gold for c in chosen)
+    scores = sorted({p for text in answers for c, p in text if c in chosen}, reverse=True)
+    curve = []
+    for score in scores:
+        kept = [
+            c in labels
+            for text, labels in zip(answers, gold, strict=True)
+            for c, p in text
+            if c in chosen and p >= score
+        ]
+        curve.append((sum(kept) / len(kept), sum(kept) / total))
+        if sum(kept) == total:
+            break
+    return [*curve, (1.0, 0.0)]
+
+
+@pytest.mark.parametrize("label", ["a", "b", "c", None])
+def test_curves_of_a_meter_by_counting(label: str | None) -> None:
+    """With equal scores, texts without a prediction, and a label that is never found."""
+    rng = np.random.default_rng(0)
+    counts, answers, gold = Counts(3), [], []
+    for _ in range(40):
+        labels = [int(rng.integers(3))]
+        predicted = [int(c) for c in rng.permutation(3)[: rng.integers(1, 3)]]
+        answers.append([(c, float(rng.integers(1, 9)) / 8) for c in predicted])
+        gold.append(labels)
+        counts.add(labels, answers[-1])
+    meter = Meter(counts, {"a": 0, "b": 1, "c": 2})
+    curve = np.stack(meter.precision_recall_curve(label), axis=1)
+    expected = brute_curve(answers, gold, None if label is None else "abc".index(label))
+    np.testing.assert_allclose(curve, expected)
+    for value in (0.0, 0.25, 0.5, expected[0][0], expected[1][1], 1.0):
+        best = max((p for p, r in expected if r >= value), default=0.0)
+        assert meter.precision_at_recall(value, label) == pytest.approx(best)
+        best = max((r for p, r in expected if p >= value), default=0.0)
+        assert meter.recall_at_precision(value, label) == pytest.approx(best)
+    scores, correct = meter.score_vs_true(label) if label else meter.score_vs_true("a")
+    assert (scores == -1).sum() == sum(
+        ("abc".index(label or "a") in labels) and ("abc".index(label or "a") not in dict(text))
+        for text, labels in zip(answers, gold, strict=True)
+    )
+    assert set(correct.tolist()) == {0.0, 1.0}
+
+
+def test_a_curve_ends_at_recall_one() -> None:
+    """fastText does not list the points below the score of the last correct prediction."""
+    counts = Counts(2)
+    for labels, answers in (([0], [(0, 0.9), (1, 0.8)]), ([1], [(1, 0.7), (0, 0.1)])):
+        counts.add(labels, answers)
+    meter = Meter(counts, {"a": 0, "b": 1})
+    precision, recall = meter.precision_recall_curve("a")
+    assert (precision.tolist(), recall.tolist()) == ([1.0, 1.0], [1.0, 0.0])
+    precision, recall = meter.precision_recall_curve()
+    assert precision.tolist() == pytest.approx([1.0, 0.5, 2 / 3, 1.0])
+    assert recall.tolist() == [0.5, 0.5, 1.0, 0.0]
+
+
+def test_ratios_of_a_meter() -> None:
+    counts = Counts(3)
+    counts.add([0], [(0, 0.9), (1, 0.2)])
+    counts.add([0, 2], [(2, 1.00001)])
+    assert (counts.examples, counts.precision(), counts.recall()) == (2, 2 / 3, 2 / 3)
+    assert counts.of_label(0) == {"precision": 1.0, "recall": 0.5, "f1score": 2 / 3}
+    wrong = counts.of_label(1)
+    assert (wrong["precision"], wrong["f1score"]) == (0.0, 0.0)
+    assert np.isnan(wrong["recall"])
+    assert np.isnan(Counts(1).precision())
+    meter = Meter(counts, {"a": 0, "b": 1, "c": 2})
+    assert meter.score_vs_true("c")[0].tolist() == [1.0]  # fastText clips probabilities at 1
+    assert meter.score_vs_true("a")[0].tolist() == [-1.0, 0.9]
 
 
 def test_util(model: Any) -> None:

@@ -11,12 +11,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from trellis.compat.pycrfsuite import ItemSequence, Tagger, Trainer
+from trellis.compat.pycrfsuite import ItemSequence, Tagger, Trainer, online
 from trellis.compat.pycrfsuite.shuffle import CRand
 
 THEIRS = """
@@ -102,6 +103,11 @@ def assert_similar(models: Any, tolerance: float) -> None:
         ("pa", {"max_iterations": 4, "type": 0, "epsilon": 0.5}),
         ("arow", {"max_iterations": 5, "variance": 0.5, "gamma": 2}),
         ("l2sgd", {"max_iterations": 14, "c2": 0.5, "calibration.samples": 7}),
+        # no feature is left: the losses count the wrong labels of a model without weights
+        ("ap", {"max_iterations": 3, "feature.minfreq": 100}),
+        ("pa", {"max_iterations": 3, "feature.minfreq": 100}),
+        ("arow", {"max_iterations": 3, "feature.minfreq": 100}),
+        ("l2sgd", {"max_iterations": 3, "feature.minfreq": 100}),
     ],
 )
 def test_same_messages_and_weights(
@@ -131,8 +137,9 @@ def test_same_features_and_optimum(tmp_path: Path, params: Any) -> None:
     assert_similar(models, 2e-3 if "c1" in params else 2e-4)
 
 
-def test_training_without_data(tmp_path: Path) -> None:
-    logs, models = train_both(tmp_path, "lbfgs", {}, [], -1)
+@pytest.mark.parametrize("algorithm", ["lbfgs", "ap", "pa", "arow"])
+def test_training_without_data(tmp_path: Path, algorithm: str) -> None:
+    logs, models = train_both(tmp_path, algorithm, {}, [], -1)
     assert without_times(logs[0]) == without_times(logs[1])
     assert_similar(models, 0)
 
@@ -211,3 +218,31 @@ def test_messages_are_printed(tmp_path: Path, capsys: Any) -> None:
     assert last["num"] == 2
     assert last["scores"]["y"].precision is None
     assert last["item_accuracy_float"] == 1.0
+
+
+def test_a_loss_of_exactly_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only AROW stops if the mean loss is equal to epsilon."""
+    sent: list[str] = []
+    parameters = {"epsilon": 0.5, "max_iterations": 3}
+    task: Any = SimpleNamespace(
+        parameters=parameters,
+        train=SimpleNamespace(lengths=[1, 1]),
+        layout=SimpleNamespace(size=1),
+        send=sent.append,
+        evaluate=lambda w: None,
+        send_end=lambda started: None,
+    )
+    epoch = online._Epoch(1.0, np.ones(1), np.ones(1))
+    for epsilon, strict, epochs in ((0.5, True, 3), (0.5, False, 1), (0.51, True, 1)):
+        parameters["epsilon"] = epsilon
+        online._run_epochs(task, lambda: epoch, strict=strict)
+        assert sum("Iteration #" in text for text in sent) == epochs
+        sent.clear()
+    rules: list[bool] = []
+    monkeypatch.setattr(online, "_run_epochs", lambda *_, strict: rules.append(strict))
+    monkeypatch.setattr(online, "_create_learner", lambda task: (None,) * 4)
+    task.send_parameters = lambda *_: None
+    parameters |= {"type": 1, "variance": 1.0}
+    for train in (online.train_perceptron, online.train_passive_aggressive, online.train_arow):
+        train(task)
+    assert rules == [True, True, False]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import pickle
 import sys
@@ -266,15 +267,30 @@ def test_load_from_hf_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         BeamSearchDecoderCTC.load_from_hf_hub("me/decoder")
 
 
+def attrs(**changed: Any) -> str:
+    """Return the text of attrs.json with other values."""
+    values = {"alpha": 0.5, "beta": 1, "unk_score_offset": -10.0, "score_boundary": True}
+    return json.dumps(values | changed)
+
+
 @pytest.mark.parametrize(
     ("file", "text", "match"),
     [
+        ("language_model/attrs.json", attrs(), None),
         ("alphabet.json", "{", "not valid JSON"),
         ("alphabet.json", '{"labels": []}', "keys"),
         ("alphabet.json", '{"labels": [1], "is_bpe": false}', "label 0"),
         ("alphabet.json", '{"labels": ["", ""], "is_bpe": 1}', "is_bpe"),
         ("language_model/attrs.json", "[", "attrs.json"),
         ("language_model/attrs.json", '{"alpha": 1}', "keys"),
+        ("language_model/attrs.json", "[" * 100_000, "attrs.json"),
+        ("language_model/attrs.json", "[]", "exactly the keys alpha, beta, unk_score_offset, sco"),
+        ("language_model/attrs.json", attrs(more=1), "exactly the keys"),
+        ("language_model/attrs.json", attrs(alpha="1"), "alpha is '1': must be a number"),
+        ("language_model/attrs.json", attrs(beta=None), "beta is None: must be a number"),
+        ("language_model/attrs.json", attrs(alpha=True), "alpha is True: must be a number"),
+        ("language_model/attrs.json", attrs(score_boundary=1), "is 1: must be true or false"),
+        ("language_model/attrs.json", attrs(score_boundary="a"), "is 'a': must be true or false"),
         ("language_model/attrs.json", None, "must contain"),
         ("language_model/tiny.arpa", "nothing", "tiny.arpa"),
         ("language_model/more.txt", "", "must contain"),

@@ -149,7 +149,11 @@ def test_skipped_docstart_may_have_any_columns() -> None:
 @pytest.mark.parametrize(
     ("lines", "options", "message"),
     [
-        (["a N O", "b O"], {}, r"line 2: the row has 2 columns, but line 1 has 3: 'b O'$"),
+        (
+            ["a N O", "b O"],
+            {},
+            r"line 2: the row has 2 columns, but line 1 has 3: 'b O'; the label",
+        ),
         (
             ["", "a O", "", "b N O"],
             {},
@@ -208,14 +212,14 @@ def test_a_bad_file_is_named_with_line_and_columns(
 def test_bad_options_are_named_before_anything_is_read(
     options: dict[str, Any], message: str
 ) -> None:
-    def never() -> Iterator[str]:
+    def fail_if_read() -> Iterator[str]:
         pytest.fail("was read")
         yield ""
 
     with pytest.raises(InputError, match=message):
-        conll.iterate(never(), **options)
+        conll.iterate(fail_if_read(), **options)
     with pytest.raises(InputError, match=message):
-        conll.read(never(), **options)
+        conll.read(fail_if_read(), **options)
 
 
 def test_long_lines_are_shortened_in_errors() -> None:
@@ -228,15 +232,15 @@ def test_long_lines_are_shortened_in_errors() -> None:
 
 
 def test_iterate_reads_lazily() -> None:
-    given_out = []
+    yielded = []
 
     def lines() -> Iterator[str]:
         for i in range(100):
-            given_out.append(i)
+            yielded.append(i)
             yield from ("a O", "")
 
     next(conll.iterate(lines()))
-    assert len(given_out) <= 3
+    assert len(yielded) <= 3
 
 
 def test_iterate_takes_constant_memory(monkeypatch: pytest.MonkeyPatch) -> None:

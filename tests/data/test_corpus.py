@@ -124,7 +124,7 @@ def test_columns_and_labels_are_chosen(tmp_path: Path) -> None:
         ("text", Columns(), "format must be one of conll, conllu, jsonl, markup here, not 'text'"),
         ("tokens", Columns(), "'tokens'"),
         ("csv", Columns(), "'csv'"),
-        ("conll", Columns(None, "upos"), "must be a number, not 'upos'"),
+        ("conll", Columns(None, "upos"), "--label is 'upos': must be the number of a column"),
         ("conllu", Columns(None, "3"), "3"),
         ("jsonl", Columns((0,)), "jsonl"),
         ("markup", Columns(None, "0"), "markup"),
@@ -312,3 +312,47 @@ def test_the_line_of_a_label_in_a_chosen_column(tmp_path: Path) -> None:
     assert corpus.line_with(tmp_path / "a.conll", "B-x", columns=Columns((0,), "1")) == 2
     (tmp_path / "a.conllu").write_text(CONLLU)
     assert corpus.line_with(tmp_path / "a.conllu", "NNP", columns=Columns(None, "xpos")) == 3
+
+
+@pytest.mark.parametrize("name", ["a.conll", "a.jsonl", "a.md"])
+def test_numbered_sequences_are_those_of_read(tmp_path: Path, name: str) -> None:
+    X, y = samples.load("test")
+    corpus.write(tmp_path / name, X, y, corpus.format_by_name(name) or "")
+    wrong: list[Any] = []
+    numbered = [
+        *corpus.iterate_numbered(
+            tmp_path / name,
+            lambda *problem: wrong.append(problem),
+            corpus.format_by_name(name) or "",
+        )
+    ]
+    assert wrong == []
+    assert ([n.tokens for n in numbered], [n.labels for n in numbered]) == corpus.read(
+        tmp_path / name
+    )
+    lines = (tmp_path / name).read_text(encoding="utf-8").split("\n")
+    for sequence in numbered:
+        assert sequence.line == sequence.lines[0]
+        for token, label, line in zip(
+            sequence.tokens, sequence.labels, sequence.lines, strict=True
+        ):
+            assert token in lines[line - 1]
+            assert label[2:] in lines[line - 1]
+
+
+def test_numbered_sequences_without_errors_in_the_rest() -> None:
+    """A wrong line costs one line, in every format."""
+    ids = "\t_\t_\t_\t_\t0\troot\t_\t_"
+    for format, lines, expected in (
+        ("conll", ["a O", "", "b", "c O"], [(3, ["", "O"])]),
+        ("conllu", [f"1\ta{ids}", "", f"3\tb{ids}", f"2\tc{ids}"], [(3, ["", "_"])]),
+        ("jsonl", ['{"tokens": ["a"], "tags": ["O"]}', "", "{", ""], []),
+        ("markup", ["a", "", "[b"], []),
+    ):
+        wrong: list[int] = []
+        first, *rest = corpus.iterate_numbered(
+            lines, lambda line, _, to=wrong: to.append(line), format
+        )
+        assert (first.tokens, first.lines) == (["a"], [1])
+        assert [(r.line, r.labels) for r in rest] == expected
+        assert wrong == [3]

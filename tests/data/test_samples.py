@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import chain
+from zlib import crc32
 
 import pytest
 
@@ -126,3 +127,40 @@ def test_unknown_domains(domain: object) -> None:
         samples.load("all", domain)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=f"domain {domain!r}"):
         samples.paragraphs(domain)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("split", ["train", "held_out", "unseen"])
+def test_generated_requests_are_unchanged(split: str) -> None:
+    """Published scores on the samples depend on every request, and on the split it is in."""
+    requests = samples._generate_all()
+    summary = {
+        domain: (len(lines), crc32("\n".join(lines).encode()))
+        for (name, domain), lines in requests.items()
+        if name == split
+    }
+    assert (
+        summary
+        == {
+            "train": {
+                "travel": (408, 832496238),
+                "restaurants": (364, 2310494669),
+                "music": (360, 1021412116),
+                "calendar": (416, 3940307938),
+                "shopping": (396, 2381811187),
+            },
+            "held_out": {
+                "travel": (101, 1504952019),
+                "restaurants": (89, 4192404257),
+                "music": (90, 3910913846),
+                "calendar": (103, 1375736185),
+                "shopping": (98, 2756202446),
+            },
+            "unseen": {
+                "travel": (62, 3821677928),
+                "restaurants": (56, 3939833880),
+                "music": (56, 3216996047),
+                "calendar": (64, 4171941403),
+                "shopping": (54, 2449586091),
+            },
+        }[split]
+    )

@@ -358,3 +358,23 @@ def read_tags(name: str) -> list[list[str]]:
         blocks = file.read().split("\n\n")
     rows = [[line.split("\t") for line in block.splitlines() if "\t" in line] for block in blocks]
     return [[row[-1] for row in block] for block in rows if block]
+
+
+def test_the_reading_refuses_what_is_no_tag() -> None:
+    with pytest.raises(InputError, match="label 1: 'X' is not a tag of scheme BIO, expected O, or"):
+        tags.reading(["O", "X"], "BIO")
+    with pytest.raises(
+        InputError, match="label 0: '' is not a tag of scheme plain, expected a non"
+    ):
+        tags.reading([""], "plain")
+    with pytest.raises(InputError, match="scheme 'x' is not one of"):
+        tags.reading(["O"], "x")
+    with pytest.raises(InputError, match="tags must be a list, not 'O'"):
+        tags.reading("O", "BIO")
+    assert tags.reading([], "BIO").labels == []
+    assert tags.reading(["B", "I", "L-X", "U-X"], "IOB2").labels == ["", "X"]
+    assert tags.reading(["X", "O", "X"], "plain").continues.tolist() == [
+        [True, False, True],
+        [False] * 3,
+        [True, False, True],
+    ]

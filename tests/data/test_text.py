@@ -36,7 +36,7 @@ SEQUENCES = [["één", "twee"], ["drie", "vier"], ["vijf"]]
         ("I'd like O’Neil's", ["I'd", "like", "O’Neil's"]),
         ("'tis 'quoted' dogs'", ["'", "tis", "'", "quoted", "'", "dogs", "'"]),
         ("$9.50, 3–4%", ["$", "9", ".", "50", ",", "3", "–", "4", "%"]),
-        ("über_das naïve 東京", ["über_das", "naïve", "東京"]),
+        ("über_das naïve 東京", ["über_das", "naïve", "東", "京"]),
         ("...", [".", ".", "."]),
     ],
 )
@@ -50,7 +50,7 @@ def test_tokens_are_the_text_between_white_space(raw: str) -> None:
     places = text.offsets(raw)
     tokens = text.tokenize(raw)
     assert [raw[start:end] for start, end in places] == tokens
-    assert "".join(tokens) == "".join(raw.split())
+    assert "".join(tokens) == "".join(raw.replace("\u200b", " ").split())
     assert text.tokenize(" ".join(tokens)) == tokens
     edges = [0, *(edge for place in places for edge in place), len(raw)]
     assert edges == sorted(edges)

@@ -30,12 +30,14 @@ def first_rows(model: FastText) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize("architecture", ["skipgram", "cbow"])
-def test_against_reference(architecture: str) -> None:
-    """Train on words that share no n-gram; hierarchical softmax draws no random words."""
-    sentence = ["aaa", "bbbb", "ccccc", "ddd", "eeee", "fffff"]
+@pytest.mark.parametrize("combine", ["mean", "sum"])
+@pytest.mark.parametrize("loss", ["hierarchical", "ova"])
+def test_against_reference(architecture: str, combine: str, loss: str) -> None:
+    """Train on words whose n-grams are all different; these losses draw no random words."""
+    sentence = ["abc", "defg", "hijkl", "mno", "pqrs", "tuvwx"]
     model = FastText(
-        10, architecture=architecture, loss="hierarchical", window=2, epochs=1, minn=3, maxn=4,
-        bucket=100_003, **PLAIN,
+        10, architecture=architecture, loss=loss, combine=combine, window=2, epochs=1, minn=3,
+        maxn=4, bucket=100_003, **PLAIN,
     ).fit([sentence])  # fmt: skip
     v, w = first_rows(model), np.zeros((6, 10))
     begin, node, right, _ = _core.huffman(model.counts_)
@@ -45,11 +47,17 @@ def test_against_reference(architecture: str) -> None:
         near = [j for j in range(i - 2, i + 3) if 0 <= j < 6 and j != i]
         number = model.words_.index(word)
         steps = slice(begin[number], begin[number + 1])
-        path, label = node[steps], right[steps]
+        path, label = np.arange(6), np.arange(6) == number
+        if loss == "hierarchical":
+            path, label = node[steps], right[steps]
         groups = [rows[j] for j in near]
+        n_words = 1
         if architecture == "cbow":
-            groups = [[row for group in groups for row in group]]
-        hidden = np.array([v[group].mean(axis=0) for group in groups])
+            n_words, groups = len(groups), [[row for group in groups for row in group]]
+        if combine == "sum":
+            hidden = np.array([v[group].sum(axis=0) / n_words for group in groups])
+        else:
+            hidden = np.array([v[group].mean(axis=0) for group in groups])
         g = alpha * (label - expit(hidden @ w[path].T))
         change = g @ w[path]
         w[path] += g.T @ hidden

@@ -136,6 +136,23 @@ def test_quantized(tmp_path: Path, options: dict[str, Any]) -> None:
         model.quantize(cutoff=-1)
 
 
+def test_options_of_quantize() -> None:
+    X, y = examples(300)
+    model = TextClassifier(6, word_ngrams=2, bucket=300, epochs=1, **ONE).fit(X, y)
+    rows = model.input_.shape[0]
+    for options, columns in (({}, 3), ({"dsub": 1}, 6), ({"dsub": 4}, 2), ({"dsub": 6}, 1)):
+        codes = model.quantize(**options)._input
+        assert codes.codes.shape == (rows, columns), options
+        assert codes.norm_codes is None
+    assert model.quantize(norms=True)._input.norm_codes.shape == (rows,)
+    for cutoff in (0, rows, rows + 1):
+        assert model.quantize(cutoff=cutoff)._input.shape[0] == rows
+    assert model.quantize(cutoff=rows - 1)._input.shape[0] == rows - 1
+    for options in ({"dsub": 0}, {"dsub": 7}, {"dsub": 1.5}, {"cutoff": -1}, {"cutoff": 1.5}):
+        with pytest.raises(InputError, match=next(iter(options))):
+            model.quantize(**options)
+
+
 @needs_corpus("models/fasttext")
 @pytest.mark.parametrize("name", ["lid.176.ftz", "pang_lee_polarity_fasttext.bin"])
 def test_same_predictions_as_fasttext(name: str) -> None:
@@ -149,7 +166,7 @@ def test_same_predictions_as_fasttext(name: str) -> None:
 
 
 def test_files_of_other_models(tmp_path: Path) -> None:
-    vectors = trellis.FastText(4, bucket=50, min_count=1, **ONE).fit([["a", "b"]] * 9)
+    vectors = trellis.FastText(4, bucket=50, min_count=1, sample=0, **ONE).fit([["a", "b"]] * 9)
     vectors.save_fasttext(tmp_path / "v.bin")
     with pytest.raises(InputError, match="FastText"):
         TextClassifier.load(tmp_path / "v.bin")

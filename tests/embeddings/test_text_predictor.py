@@ -11,8 +11,8 @@ from scipy.special import expit, softmax
 from vector_files import some_file, some_rows
 
 from trellis import TextClassifier, _core, native
-from trellis.embeddings.prediction import Predictor
 from trellis.embeddings.subword_rows import SubwordRows
+from trellis.embeddings.texts.prediction import Predictor
 from trellis.errors import InputError
 from trellis.formats.fasttext import FastTextFile
 from trellis.formats.quantization import QuantizedMatrix, quantize

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import expit, log_softmax
+from scipy.special import expit, log_softmax, softmax
 from sklearn.exceptions import NotFittedError
 
 import trellis
 from trellis import Word2Vec, _core
 from trellis.embeddings.training import Progress
-from trellis.errors import FormatError, InputError
+from trellis.errors import FormatError, InputError, TrainingWarning
 
 PLAIN = {"min_count": 1, "sample": 0, "shrink_windows": False, "n_jobs": 1, "random_state": 3}
 ARCHITECTURES = ("skipgram", "cbow")
-LOSSES = ("negative", "hierarchical", "softmax")
+LOSSES = ("negative", "hierarchical", "softmax", "ova")
 
 
 def topics(sentences: int = 400, seed: int = 0) -> list[list[str]]:
@@ -42,20 +42,28 @@ def first_tables(model: Word2Vec) -> tuple[NDArray[np.float64], NDArray[np.float
 
 
 def reference(model: Word2Vec, text: list[list[str]]) -> tuple[NDArray[np.float64], ...]:
-    """Train hierarchical softmax by the equations; all words of a sentence are different."""
+    """Train without random words by the equations; all words of a sentence are different.
+
+    Hierarchical softmax updates the nodes of a path, one-vs-all and softmax the rows of all words.
+    """
     v, w = first_tables(model)
     index = {word: i for i, word in enumerate(model.words_)}
     begin, node, right, _ = _core.huffman(model.counts_)
+    n_words = len(index)
     alpha = {"skipgram": 0.025, "cbow": 0.05}[model.architecture]
     assert sum(map(len, text)) < 8192  # the learning rate is constant within a chunk
     for sentence in text:
         ids = [index[word] for word in sentence]
         for i, word in enumerate(ids):
             near = ids[max(0, i - model.window) : i] + ids[i + 1 : i + 1 + model.window]
-            path = node[begin[word] : begin[word + 1]]
-            label = right[begin[word] : begin[word + 1]]
+            path, label = np.arange(n_words), np.arange(n_words) == word
+            if model.loss == "hierarchical":
+                path = node[begin[word] : begin[word + 1]]
+                label = right[begin[word] : begin[word + 1]]
             hidden = v[near] if model.architecture == "skipgram" else v[near].mean(axis=0)[None]
-            g = alpha * (label - expit(hidden @ w[path].T))
+            scores = hidden @ w[path].T
+            p = softmax(scores, axis=1) if model.loss == "softmax" else expit(scores)
+            g = alpha * (label - p)
             change = g @ w[path]
             w[path] += g.T @ hidden
             v[near] += change
@@ -64,12 +72,13 @@ def reference(model: Word2Vec, text: list[list[str]]) -> tuple[NDArray[np.float6
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("window", [1, 2, 5])
-def test_against_reference(architecture: str, window: int) -> None:
+@pytest.mark.parametrize("loss", ["hierarchical", "softmax", "ova"])
+def test_against_reference(architecture: str, window: int, loss: str) -> None:
     rng = np.random.default_rng(1)
     words = [f"w{i}" for i in range(30)]
     text = [rng.permutation(words)[: rng.integers(2, 25)].tolist() for _ in range(60)]
     model = Word2Vec(
-        20, window=window, architecture=architecture, loss="hierarchical", epochs=1, **PLAIN
+        20, window=window, architecture=architecture, loss=loss, epochs=1, **PLAIN
     ).fit(text)
     v, w = reference(model, text)
     np.testing.assert_allclose(model.input_, v, atol=1e-5)
@@ -217,7 +226,8 @@ def test_vocabulary() -> None:
     model = Word2Vec(4, **{**PLAIN, "min_count": 4}).fit(text)
     assert model.words_ == ["b", "a"]
     assert model.counts_.tolist() == [9, 6]
-    assert Word2Vec(4, max_vocabulary=1, **PLAIN).fit(text).words_ == ["b"]
+    with pytest.warns(TrainingWarning, match="nothing was learnt"):
+        assert Word2Vec(4, max_vocabulary=1, **PLAIN).fit(text).words_ == ["b"]
     assert Word2Vec(4, **PLAIN).fit([["b", "a", "a", "b", "é"]]).words_ == ["a", "b", "é"]
 
 
@@ -371,5 +381,5 @@ def test_last_learning_rate(options: dict[str, Any], last: float, monkeypatch: A
         return original_train(step, corpus, schedule, *args)
 
     monkeypatch.setattr(module, "train", train)
-    Word2Vec(2, min_count=1, epochs=1, n_jobs=1, random_state=0, **options).fit([["a", "b"]])
+    Word2Vec(2, epochs=1, **PLAIN, **options).fit([["a", "b"]])
     assert schedules[0].last == pytest.approx(last)

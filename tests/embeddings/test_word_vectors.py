@@ -26,6 +26,7 @@ from trellis import _core, native
 from trellis.embeddings.vectors import Neighbor, Vectors
 from trellis.errors import InputError, UnknownWordError
 from trellis.plots import scatter
+from trellis.plots.shapes import estimate_width
 
 
 def some_vectors(rows: int = 50, columns: int = 8) -> Vectors:
@@ -150,6 +151,25 @@ def test_rows_in_bytes_are_computed_at_the_second_query() -> None:
     batch = v.search(np.tile(query_rows, (3, 1)), 4, restrict=700)
     np.testing.assert_allclose(few[0], batch[0][:3], rtol=1e-5)
     assert np.array_equal(few[1], batch[1][:3])
+
+
+def test_which_queries_use_the_rows_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only few queries at a time, from the second call on, and only for large matrices."""
+    used: list[bool] = []
+    nearest = _core.nearest
+
+    def spy(*arguments: Any) -> None:
+        used.append(arguments[-1] is not None)
+        nearest(*arguments)
+
+    monkeypatch.setattr(_core, "nearest", spy)
+    rows = (1 << 22) // (4 * 64)  # 4 MB: the smallest large matrix
+    for count, expected in ((rows, [False, True, True, False]), (rows - 1, [False] * 4)):
+        used.clear()
+        v = Vectors(some_words(count), some_rows(count, 64), n_jobs=1)
+        for queries in (1, 1, 2, 500):
+            v.search(some_rows(queries, 64, 1), 3)
+        assert used == expected
 
 
 def test_rows_in_bytes_bad_input() -> None:
@@ -310,6 +330,39 @@ def test_project_returns_the_principal_components() -> None:
     drawing = v.plot(v.words[:5], title="words")
     assert [s.tip.split(":")[0] for s in drawing.shapes if s.kind == "point"] == v.words[:5]
     assert "<svg" in drawing.svg()
+    arrows = v.plot(v.words[:2], pairs=[(v.words[4], v.words[1]), (v.words[4], v.words[2])])
+    names = [s.tip.split(":")[0] for s in arrows.shapes if s.kind == "point"]
+    assert names == [v.words[n] for n in (0, 1, 4, 2)]
+    tips = {s.tip for s in arrows.shapes if s.kind == "arrow"}
+    assert tips == {f"{v.words[4]} → {v.words[n]}" for n in (1, 2)}
+    for wrong in (["ab"], [("a", "b", "c")], [("a",)]):
+        with pytest.raises(InputError, match=r"pairs\[0\] is .*: must be two words"):
+            v.plot(pairs=wrong)  # type: ignore[arg-type]
+    for options in ({"words": "ab"}, {"pairs": "ab"}):
+        with pytest.raises(InputError, match="is the str 'ab': must be a list"):
+            v.plot(**options)  # type: ignore[arg-type]
+
+
+def test_arrows_between_points() -> None:
+    drawing = scatter([[0, 0], [10, 0]], ["a", "b"], arrows=[("a", "b")], size=(300, 100))
+    dots = [s for s in drawing.shapes if s.kind == "point"]
+    line, head = (s for s in drawing.shapes if s.kind == "arrow")
+    start, end = dots[0].x, dots[1].x
+    assert line.points == ((start + 5, dots[0].y), (end - 5, dots[0].y))
+    assert head.points[1] == line.points[1]
+    for x, y in (head.points[0], head.points[2]):
+        assert np.hypot(x - end + 5, y - dots[0].y) == pytest.approx(7, abs=0.02)
+        assert np.arctan2(abs(y - dots[0].y), end - 5 - x) == pytest.approx(0.45, abs=0.01)
+    assert head.points[0][1] + head.points[2][1] == pytest.approx(2 * dots[0].y)
+    # An arrow is longer than its head and both gaps, 17 units. The scale is 1 unit per point.
+    width = 24 + 24 + 100 + max(map(estimate_width, "abc")) + 8
+    for distance, count in ((17.1, 2), (16.9, 0)):
+        points = [[0, 0], [distance, 0], [100, 0]]
+        near = scatter(points, ["a", "b", "c"], arrows=[("a", "b")], size=(width, 900))
+        assert sum(s.kind == "arrow" for s in near.shapes) == count
+    for wrong in ([("a", "z")], ["ab"], [("a",)]):
+        with pytest.raises(InputError, match=r"arrows\[0\] is .*: must be two of the names"):
+            scatter([[0, 0], [1, 1]], ["a", "b"], arrows=wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -335,3 +388,8 @@ def test_neither_a_word_nor_a_list(wrong: Any) -> None:
     for words in (wrong, "ab"):
         with pytest.raises(InputError, match=r"words is .*: must be a list"):
             Vectors(words, np.eye(2))
+
+
+def test_the_first_repeated_word_is_named() -> None:
+    with pytest.raises(InputError, match="words contains 'b' twice: words must be distinct"):
+        Vectors(["a", "b", "c", "b", "c"], np.ones((5, 1), np.float32))

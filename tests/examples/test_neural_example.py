@@ -13,6 +13,7 @@ import pytest
 
 import trellis
 from trellis.data import conll, samples
+from trellis.errors import UnseenLabelWarning
 from trellis.metrics import span_f1
 
 torch = pytest.importorskip("torch", reason="the neural tagger needs PyTorch")
@@ -112,7 +113,8 @@ def test_a_real_corpus_is_learned(features: str | None, tmp_path: Path) -> None:
     """106 calendar requests are enough for an F1 above 0.5; a saved tagger predicts the same."""
     settings = {"batch_size": 4, "learning_rate": 6e-3, "hidden": 48, "epochs": 25, "dropout": 0.3}
     tagger = trellis.NeuralTagger(features=features, device="cpu", random_state=0, **settings)
-    tagger.fit(X, Y, dev=TEST)
+    with pytest.warns(UnseenLabelWarning):  # three labels occur in the test part only
+        tagger.fit(X, Y, dev=TEST)
     predicted = tagger.predict(TEST[0])
     assert span_f1(TEST[1], predicted, "BIO") == max(score for _, score in tagger.dev_scores_) > 0.5
     tagger.save(tmp_path / "tagger.trellis")

@@ -41,16 +41,27 @@ def part_value(spec: Spec, part: Part, sequence: list[Token], i: int) -> str | N
         if field.kind == "gazetteer":
             gazetteer = next(g for g in spec.gazetteers if g.name == field.pattern)
             return gazetteer_marks(gazetteer, [column(t, field) for t in sequence])[at]
-        return derived(field, column(sequence[at], field))
+        return looked_up(spec, field, column(sequence[at], field))
     if spec.outside is None or field.kind in ("first", "last", "gazetteer"):
         return None
     before, after = spec.outside
     side, distance = (before, -at) if at < 0 else (after, at - length + 1)
-    return derived(field, side[min(distance, len(side)) - 1])
+    return looked_up(spec, field, side[min(distance, len(side)) - 1])
 
 
 def column(token: Token, field: Field) -> str:
     return token if isinstance(token, str) else token[field.column]
+
+
+def looked_up(spec: Spec, field: Field, value: str) -> str | None:
+    if field.kind not in ("cluster", "cluster_prefix"):
+        return derived(field, value)
+    clusters = next(table for table in spec.clusters if table.name == field.pattern)
+    for word in (value, value.lower()):
+        if word in clusters.words:
+            cluster = clusters.clusters[clusters.words.index(word)]
+            return cluster if field.kind == "cluster" else cluster[: field.size]
+    return None
 
 
 def gazetteer_marks(gazetteer: Gazetteer, values: list[str]) -> list[str | None]:

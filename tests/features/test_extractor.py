@@ -18,7 +18,7 @@ from reference import Token, derived, extract, extract_edges
 from scale import examples
 
 from trellis.errors import InputError
-from trellis.features import Field, Gazetteer, Part, Spec, Template
+from trellis.features import Clusters, Field, Gazetteer, Part, Spec, Template
 from trellis.features.extractor import TemplateFeatures, derive
 from trellis.features.rows import FeatureBatch, SparseRows
 from trellis.features.spec import KINDS, ORIGINS
@@ -75,6 +75,13 @@ positional = st.builds(Field, st.just(0), st.sampled_from(["first", "last"]))
 looked_up = st.builds(
     Field, st.integers(0, 1), st.just("gazetteer"), st.just(0), st.sampled_from(["g", "h"])
 )
+clustered = st.builds(Field, st.integers(0, 1), st.just("cluster"), st.just(0), st.just("c"))
+clustered_prefix = st.builds(
+    Field, st.integers(0, 1), st.just("cluster_prefix"), st.integers(1, 3), st.just("c")
+)
+tables = st.lists(st.sampled_from(WORDS), unique=True, max_size=6).map(
+    lambda words: (Clusters("c", tuple(words), tuple(f"{n:03b}" for n in range(len(words)))),)
+)
 phrases = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(tuple), max_size=6)
 gazetteers = st.tuples(
     *(st.builds(Gazetteer, st.just(n), phrases.map(tuple), st.booleans()) for n in ("g", "h"))
@@ -92,11 +99,13 @@ def templates(draw: st.DrawFn, fields: int) -> Template:
 
 @st.composite
 def specs(draw: st.DrawFn) -> Spec:
-    field = plain | sized | regular | positional | looked_up
+    field = plain | sized | regular | positional | looked_up | clustered | clustered_prefix
     fields = tuple(draw(st.lists(field, min_size=1, max_size=5)))
     made = tuple(draw(st.lists(templates(len(fields)), max_size=6)))
     side = st.lists(words, min_size=1, max_size=3).map(tuple)
-    return Spec(fields, made, draw(st.none() | st.tuples(side, side)), draw(gazetteers))
+    return Spec(
+        fields, made, draw(st.none() | st.tuples(side, side)), draw(gazetteers), draw(tables)
+    )
 
 
 def sequences(columns: int) -> st.SearchStrategy[Sequences]:
@@ -115,7 +124,7 @@ def problems(draw: st.DrawFn) -> tuple[Spec, Sequences, Sequences]:
 def without_bigram(spec: Spec) -> Spec:
     """The label bigram itself is no attribute: a model has weights for it anyway."""
     kept = tuple(t for t in spec.templates if t.parts or not t.edge)
-    return Spec(spec.fields, kept, spec.outside, spec.gazetteers)
+    return Spec(spec.fields, kept, spec.outside, spec.gazetteers, spec.clusters)
 
 
 def expected(spec: Spec, X: Sequences, edge: bool = False) -> list[list[str]]:
@@ -207,7 +216,9 @@ def test_keep_store_and_pickle(
         assert same(other.learn(others), copy.deepcopy(features).learn(others))
 
 
-@pytest.mark.parametrize("kind", [k for k in KINDS if k not in ("first", "last", "gazetteer")])
+@pytest.mark.parametrize(
+    "kind", [k for k, kind in KINDS.items() if not (kind.positional or kind.named)]
+)
 def test_each_kind_on_one_and_two_code_points(kind: str) -> None:
     size = 2 if kind.endswith(("fix", "length")) else 0
     field = Field(0, kind, size, "[A-Zé]" if kind in ("test", "match", "ascii_lower_match") else "")
@@ -317,7 +328,7 @@ TWO = named(["w[0]", "pos[0]"], columns=["pos"])
         (ONE, (), "need 1 columns, this token has 0"),
         (ONE, (1,), "column 0 must be a str, not int"),
         (ONE, "\ud800", "surrogates"),
-        (TWO, "a", "need 2 columns, this token is a str"),
+        (TWO, "a", "need 2 columns, this token has 1"),
         (TWO, ("a",), "need 2 columns, this token has 1"),
         (TWO, ("a", None), "column 1 must be a str, not NoneType"),
         (TWO, (b"a", "b"), "column 0 must be a str, not bytes"),

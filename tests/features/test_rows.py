@@ -57,6 +57,33 @@ def test_row_begin() -> None:
     assert batch.edges is None
 
 
+def test_joined_rows_have_the_entries_of_both() -> None:
+    rows = packed([[3], [], [1, 2]], False)
+    more = np.array([1, 0, 1]), np.array([7, 8, 9], np.int32)
+    assert rows.joined(*more, np.ones(3)).value is None
+    joined = rows.joined(*more, np.array([2.0, 1.0, 1.0]))
+    assert unpacked(joined) == [
+        [(3, 1.0), (8, 1.0)],
+        [(7, 2.0), (9, 1.0)],
+        [(1, 1.0), (2, 1.0)],
+    ]
+    joined.native()
+
+
+def test_the_arrays_of_a_batch() -> None:
+    lengths, rows = np.array([2]), packed([[0], [1]], False)
+    assert len(FeatureBatch(lengths, rows).arrays()) == 4
+    assert len(FeatureBatch(lengths, rows, packed([[], [0]], False)).arrays()) == 6
+    values = SparseRows(np.array([0, 0, 1]), np.zeros(1, np.int32), np.array([0.5]))
+    assert [
+        a.tolist() for a in FeatureBatch(lengths, rows, values).arrays()[4:] if a is not None
+    ] == [
+        [0, 0, 1],
+        [0],
+        [0.5],
+    ]
+
+
 @pytest.mark.parametrize(
     ("begin", "count"),
     [([0, 3], 2), ([0, 1], 2), ([1, 2], 2), ([0, 2, 1, 2], 2), ([], 0), ([-1, 2], 2)],

@@ -8,21 +8,22 @@ from hypothesis import strategies as st
 from scale import examples
 
 from trellis.errors import FormatError, InputError
-from trellis.features.spec import KINDS, ORIGINS, Field, Gazetteer, Part, Spec, Template
+from trellis.features.spec import KINDS, ORIGINS, Clusters, Field, Gazetteer, Part, Spec, Template
 
 checked = settings(max_examples=examples(100), deadline=None)
-SIZED = ("prefix", "suffix", "lower_prefix", "lower_suffix", "length")
+SIZED = ("prefix", "suffix", "lower_prefix", "lower_suffix", "length", "cluster_prefix")
 STRINGS = st.text(max_size=4)
 
 
 @st.composite
-def fields(draw: st.DrawFn, gazetteers: list[Gazetteer]) -> Field:
-    kind = draw(st.sampled_from([k for k in KINDS if k != "gazetteer" or gazetteers]))
+def fields(draw: st.DrawFn, gazetteers: list[Gazetteer], clusters: list[Clusters]) -> Field:
+    lists = {"gazetteer": gazetteers, "cluster": clusters, "cluster_prefix": clusters}
+    kind = draw(st.sampled_from([k for k in KINDS if lists.get(k, [k])]))
     column = 0 if kind in ("first", "last") else draw(st.integers(0, 5))
     size = draw(st.integers(1, 9)) if kind in SIZED else 0
     pattern = draw(st.sampled_from(["", "^a", "[0-9]+$"])) if kind in ("test", "match") else ""
-    if kind == "gazetteer":
-        pattern = draw(st.sampled_from(gazetteers)).name
+    if kind in lists:
+        pattern = draw(st.sampled_from(lists[kind])).name
     return Field(column, kind, size, pattern)
 
 
@@ -31,7 +32,11 @@ def specs(draw: st.DrawFn) -> Spec:
     phrases = st.lists(st.lists(STRINGS, min_size=1, max_size=3).map(tuple), max_size=3).map(tuple)
     names = draw(st.lists(STRINGS, unique=True, max_size=2))
     gazetteers = [Gazetteer(n, draw(phrases), draw(st.booleans())) for n in names]
-    made = draw(st.lists(fields(gazetteers), min_size=1, max_size=4))
+    tables = draw(st.lists(STRINGS, unique=True, max_size=2))
+    clusters = [
+        Clusters(n, *draw(st.sampled_from([((), ()), (("a", "b"), ("0", "0"))]))) for n in tables
+    ]
+    made = draw(st.lists(fields(gazetteers, clusters), min_size=1, max_size=4))
     part = st.builds(
         Part, st.integers(-3, 3), st.integers(0, len(made) - 1), st.sampled_from(ORIGINS)
     )
@@ -44,7 +49,7 @@ def specs(draw: st.DrawFn) -> Spec:
         )
     values = st.lists(STRINGS, min_size=1, max_size=3).map(tuple)
     outside = draw(st.none() | st.tuples(values, values))
-    return Spec(tuple(made), tuple(templates), outside, tuple(gazetteers))
+    return Spec(tuple(made), tuple(templates), outside, tuple(gazetteers), tuple(clusters))
 
 
 @given(specs())
@@ -70,6 +75,8 @@ def test_identical_templates_are_kept_once() -> None:
         ({"column": "0"}, "column must be int, got '0'"),
         ({"kind": "prefix"}, "'prefix': size must be 1 to .*, got 0"),
         ({"kind": "suffix", "size": 2**31}, "size must be"),
+        ({"column": 2**16}, "column must be 0 to 65535"),
+        ({"column": 2**31 - 1}, "column must be 0 to 65535"),
         ({"kind": "lower", "size": 2}, "'lower' has no size, got 2"),
         ({"kind": "lower", "pattern": "a"}, "'lower' has no pattern, got 'a'"),
         ({"kind": "test", "pattern": "(a"}, r"pattern '\(a' is not a regular expression"),

@@ -15,6 +15,7 @@ from scale import examples
 from scipy import sparse
 
 from trellis.errors import InputError
+from trellis.features.edges import EdgeFeatures
 from trellis.features.extractor import TemplateFeatures
 from trellis.features.rows import SparseRows
 from trellis.features.vectorizer import (
@@ -162,11 +163,17 @@ def neighbours(sequence: Any) -> list[list[str]]:
 
 
 def test_functions_return_features_of_positions_and_transitions() -> None:
-    features = ReadyFeatures(lambda x: [{"w": w, "n": len(w)} for w in x], neighbours)
+    states = ReadyFeatures(lambda x: [{"w": w, "n": len(w)} for w in x])
+    features = EdgeFeatures(states, make=neighbours)
     batch = features.learn([["ab", "c"], [], ["c"], ["ab", "c", "ab"]])
     assert features.has_edges
-    assert features.names() == ["w:ab", "n", "w:c"]
-    assert features.names(edge=True) == ["ab>c", "c>ab"]  # none into the first position
+    # into the first position, they are attributes of the label
+    assert features.names() == ["w:ab", "n", "w:c", "start:>ab", "start:>c"]
+    assert features.names(edge=True) == ["ab>c", "c>ab"]
+    assert [[name for name, _ in row] for row in entries(batch.rows, features.names())] == [
+        ["w:ab", "n", "start:>ab"], ["w:c", "n"], ["w:c", "n", "start:>c"],
+        ["w:ab", "n", "start:>ab"], ["w:c", "n"], ["w:ab", "n"],
+    ]  # fmt: skip
     assert batch.edges is not None
     assert len(batch.rows) == len(batch.edges) == 6
     assert entries(batch.edges, ["ab>c", "c>ab"]) == [
@@ -175,7 +182,7 @@ def test_functions_return_features_of_positions_and_transitions() -> None:
     known = features.find([["c", "c"], ["c", "ab"]])
     assert known.edges is not None
     assert known.edges.begin.tolist() == [0, 0, 0, 0, 1]
-    assert (len(features), features.edges) == (3, 2)
+    assert (len(features), features.edges) == (5, 2)
 
 
 @pytest.mark.parametrize(
@@ -194,10 +201,13 @@ def test_what_a_function_returns_is_checked(made: Any, message: str, edge: bool)
     def wrong(x: Any) -> Any:
         return made if len(x) == 2 else [["a"]] * len(x)
 
-    features = ReadyFeatures(None, wrong) if edge else ReadyFeatures(wrong)
+    features: Any = EdgeFeatures(ReadyFeatures(), make=wrong) if edge else ReadyFeatures(wrong)
     X: Any = [[["x"]], [["x"], ["y"]]]
+    features.learn(X[:1])
     for method in (features.learn, features.find):
-        with pytest.raises(InputError, match=message):
+        with pytest.raises(
+            InputError, match=("edge_features: .*" if edge else "^") + ".*" + message
+        ):
             method(X)
 
 
@@ -223,14 +233,11 @@ def test_keep_store_and_pickle_ready_features(X: Any, others: Any, data: st.Data
 
 
 def test_a_file_cannot_store_functions() -> None:
-    features = ReadyFeatures(lambda x: [["a"]] * len(x), neighbours)
+    features = ReadyFeatures(lambda x: [["a"]] * len(x))
     features.learn([["x", "y"]])
     loaded = rebuilt(features)
-    assert (loaded.names(), loaded.names(edge=True)) == (["a"], ["x>y"])
+    assert loaded.names() == ["a"]
     with pytest.raises(InputError, match="features=function"):
-        loaded.find([["x"]])
-    loaded.make = features.make
-    with pytest.raises(InputError, match="edge_features=function"):
         loaded.find([["x"]])
 
 
@@ -389,17 +396,26 @@ def test_the_kind_of_sequences_chooses_the_map(X: Any, kind: str) -> None:
 
 def test_the_features_argument_chooses_the_map() -> None:
     spec, window = named(["w[0]"]), Window(words=0)
-    for given_spec, made in ((spec, spec), (window, window.spec())):
-        templates = choose(given_spec, None, [])
+    for features, made in ((spec, spec), (window, window.spec())):
+        templates = choose(features, None, [])
         assert isinstance(templates, TemplateFeatures)
         assert templates.spec == made
     columns = choose(None, None, [[], [("a", "NN", "x")]])
     assert isinstance(columns, TemplateFeatures)
     assert columns.spec.columns == 3
     ready = choose(neighbours, list, [["a"]])
-    assert isinstance(ready, ReadyFeatures)
-    assert (ready.make, ready.make_edges) == (neighbours, list)
+    assert isinstance(ready, EdgeFeatures)
+    assert isinstance(ready.states, ReadyFeatures)
+    assert (ready.states.make, ready.make, ready.edge_map) == (neighbours, list, None)
     assert choose(None, list, [[{"a": 1}]]).has_edges
+    for edges in (spec, window):
+        templates = choose(window, edges, [])
+        assert isinstance(templates, EdgeFeatures)
+        assert isinstance(templates.states, TemplateFeatures)
+        assert isinstance(templates.edge_map, TemplateFeatures)
+        assert templates.edge_map.spec == (spec if edges is spec else window.spec())
+        assert templates.make is None
+    assert isinstance(choose(None, list, MATRICES).states, ArrayFeatures)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -408,11 +424,10 @@ def test_the_features_argument_chooses_the_map() -> None:
         (5, None, []),
         ("w[0]", None, []),
         (["w[0]"], None, []),
-        (named(["w[0]"]), list, []),
-        (Window(), list, []),
+        (lambda x, i: [], None, []),
+        (Window(), lambda x, i: [], []),
         (None, "abc", [[{"a": 1}]]),
         (list, 5, [[{"a": 1}]]),
-        (None, list, MATRICES),
         (None, None, 5),
         (None, None, [5]),
         (None, None, [{"a": 1}]),

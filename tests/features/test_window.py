@@ -1,6 +1,7 @@
 """Built-in windows: names of templates, and attributes against the reference."""
 
 import gzip
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -166,6 +167,67 @@ def test_templates_of_a_preset_have_distinct_names(make: object) -> None:
     assert Spec.from_json(spec.to_json()) == spec
 
 
+def ngrams(kind: str, n: int, first: int, last: int) -> set[str]:
+    """Return the names of n neighbours whose positions lie between ``first`` and ``last``."""
+    return {
+        "|".join(f"{kind}[{i}]" for i in range(start, start + n))
+        for start in range(first, last - n + 2)
+    }
+
+
+ENDS = {"bias", "__BOS__", "__EOS__"}
+PRESETS = {
+    "ner": {
+        *ENDS,
+        *("w[0]", "shape[0]", "digits[0]"),
+        *ngrams("lower", 1, -4, 4),
+        *ngrams("lower", 2, -2, 2),
+        *ngrams("short_shape", 1, -3, 3),
+        *ngrams("short_shape", 2, -1, 1),
+        *ngrams("short_shape", 3, -1, 1),
+        *ngrams("case", 1, -1, 1),
+        *(f"lower_{affix}{n}[0]" for affix in ("prefix", "suffix") for n in range(1, 6)),
+        *(f"lower_{affix}3[{i}]" for affix in ("prefix", "suffix") for i in (-1, 1)),
+        *("lower[-1]|short_shape[0]", "short_shape[0]|lower[1]"),
+    },
+    "pos": {
+        *ENDS,
+        *("w[0]", "shape[0]", "digits[0]", "case[0]"),
+        *ngrams("lower", 1, -2, 2),
+        *ngrams("lower", 2, -1, 1),
+        *ngrams("short_shape", 1, -1, 1),
+        *(f"lower_prefix{n}[0]" for n in range(1, 5)),
+        *(f"lower_suffix{n}[0]" for n in range(1, 6)),
+        *("lower_suffix3[-1]", "lower_suffix3[1]", "lower_suffix3[-1]|lower_suffix3[0]"),
+    },
+    "auto": {
+        *ENDS,
+        *ngrams("w", 1, -2, 2),
+        *ngrams("w", 2, -1, 1),
+        *("lower[0]", "digits[0]"),
+        *ngrams("shape", 1, -1, 1),
+        *ngrams("case", 1, -1, 1),
+        *(f"{affix}{n}[0]" for affix in ("prefix", "suffix") for n in range(1, 5)),
+    },
+}
+COLUMN = {*ngrams("c1", 1, -2, 2), *ngrams("c1", 2, -2, 2)}
+
+
+@pytest.mark.parametrize(
+    ("make", "names"),
+    [
+        (ner, PRESETS["ner"]),
+        (lambda: ner(["c1"]), PRESETS["ner"] | COLUMN | ngrams("c1", 3, -1, 1)),
+        (lambda: ner((), {"city": ["Rome"]}), PRESETS["ner"] | ngrams("city", 1, -1, 1)),
+        (pos, PRESETS["pos"]),
+        (lambda: default_spec("word"), PRESETS["auto"]),
+        (lambda: default_spec(("word", "NN")), PRESETS["auto"] | COLUMN | ngrams("c1", 3, -2, 2)),
+    ],
+)
+def test_the_templates_of_the_presets(make: Callable[[], Spec], names: set[str]) -> None:
+    assert {template.name for template in make().templates} == names
+
+
 def test_every_setting_of_a_window_changes_its_templates() -> None:
     changed = {
         "words": None,
@@ -189,11 +251,15 @@ def test_every_setting_of_a_window_changes_its_templates() -> None:
         "column_trigrams": 1,
         "gazetteers": {"city": ["Rome"]},
         "gazetteer_window": 0,
+        "clusters": {"topic": {"Rome": "7"}},
+        "cluster_window": 0,
+        "cluster_prefixes": (3,),
         "extra": ("w[0]|w[2]",),
         "edges": ("w[0]",),
     }
     assert changed.keys() == Window.__dataclass_fields__.keys()
     base = {"columns": ("pos",), "gazetteers": {"river": ["Po"]}}
+    base["clusters"] = {"brown": {"Po": "0110"}}
     for setting, value in changed.items():
         assert Window(**base | {setting: value}).spec() != Window(**base).spec(), setting
 

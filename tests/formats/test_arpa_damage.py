@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from arpa_models import GOOD
+from scale import SANITIZED
 
 from trellis.errors import FormatError, InputError
 from trellis.formats import arpa
@@ -149,6 +150,7 @@ except FormatError as error:
 """
 
 
+@pytest.mark.skipif(SANITIZED, reason="limits the memory")
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_no_memory_is_allocated_for_a_declared_count(tmp_path: Path, length: int) -> None:
     path = tmp_path / "greedy.arpa"

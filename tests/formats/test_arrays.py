@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 import re
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -126,3 +127,47 @@ def test_mutants(tmp_path: Path) -> None:
             continue
         assert all(isinstance(array, np.ndarray) for array in arrays_read.values())
     assert 100 < refused < 600
+
+
+def archive_of(data: bytes, method: int, declared: int | None = None) -> bytes:
+    """A ``.npz`` file with one member; ``declared`` is a wrong size in both of its headers."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        archive.writestr("a.npy", data)
+    text = file.getvalue()
+    if declared is not None:
+        size = len(data).to_bytes(4, "little")
+        assert text.count(size) >= 2
+        text = text.replace(size, declared.to_bytes(4, "little"))
+    return text
+
+
+def zeros_file(count: int) -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.zeros((count // 2, 2), np.float32))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("declared", [None, 1000])
+def test_an_archive_that_expands_too_much(tmp_path: Path, declared: int | None) -> None:
+    data = archive_of(zeros_file(40_000_000), zipfile.ZIP_DEFLATED, declared)
+    assert len(data) < 200_000
+    path = tmp_path / "bomb.npz"
+    path.write_bytes(data)
+    del data
+    tracemalloc.start()
+    with pytest.raises(FormatError, match=r"bomb\.npz: "):
+        arrays.read(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 << 20
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_members_that_numpy_does_not_write(tmp_path: Path, method: int) -> None:
+    path = tmp_path / "odd.npz"
+    data = archive_of(zeros_file(10), method)
+    for damage in range(len(data)):
+        path.write_bytes(data[:damage] + bytes([data[damage] ^ 255]) + data[damage + 1 :])
+        with pytest.raises(FormatError, match=r"odd\.npz: "):
+            arrays.read(path)

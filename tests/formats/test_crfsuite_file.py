@@ -155,3 +155,64 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     path.write_bytes(crfsuite_model(0, 10, 60_000))
     size = path.stat().st_size
     assert peak_memory(lambda: trellis.load(path)) < 2 * size + (8 << 20)
+
+
+def test_an_empty_name() -> None:
+    names, ends = pack_strings(["", "b"])
+    weights = map(np.array, ([0, 1], [0, 1], [1.0, 2.0], [0], [1], [3.0]))
+    data = b"".join(crfsuite.encode(crfsuite.Parts(["", "y"], names, ends, *weights)))
+    model = crfsuite.parse(data)
+    assert model.labels == ["", "y"]
+    assert model.attributes.decoded("attribute") == ["", "b"]
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_dictionary_at_the_end_of_the_file(missing: int) -> None:
+    data = bytearray(crfsuite_model())
+    fields = struct.unpack_from("<11I", data, 4)
+    begin = fields[8]  # of the attributes
+    (size,) = struct.unpack_from("<I", data, begin + 4)
+    moved = data[begin : begin + size]
+    end = len(data)
+    data += moved[: size - missing]
+    struct.pack_into("<I", data, 4, len(data))
+    struct.pack_into("<I", data, 4 + 4 * 8, end)
+    if missing:
+        with pytest.raises(FormatError, match=r"attributes: the .* extend beyond the end of the f"):
+            crfsuite.parse(bytes(data))
+    else:
+        names = crfsuite.parse(bytes(crfsuite_model())).attributes.decoded("attribute")
+        assert crfsuite.parse(bytes(data)).attributes.decoded("attribute") == names
+
+
+def test_a_loaded_model_has_no_history(tmp_path: Path) -> None:
+    (tmp_path / "m").write_bytes(crfsuite_model())
+    model = trellis.load(tmp_path / "m")
+    assert (model.n_iter_, model.objective_, model.converged_) == (0, 0.0, False)
+    assert (model.losses_, model.dev_scores_) == ([], [])
+
+
+class Huge(bytes):
+    """A block whose length makes the file as long as a limit."""
+
+    size = 0
+
+    def __len__(self) -> int:
+        return self.size
+
+
+def test_files_beyond_offsets_of_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = parts_of(crfsuite.parse(crfsuite_model()))
+    blocks = crfsuite.encode(parts)
+    others = sum(map(len, blocks[:-1]))
+    encode_references = crfsuite._encode_references
+
+    def encode(name: bytes, *arguments: Any) -> bytes:
+        return Huge() if name == b"AFRF" else encode_references(name, *arguments)
+
+    monkeypatch.setattr(crfsuite, "_encode_references", encode)
+    Huge.size = (1 << 32) - 1 - others
+    assert len(crfsuite.encode(parts)) == len(blocks)
+    Huge.size += 1
+    with pytest.raises(InputError, match="cannot have 4294967296 bytes: its offsets have 32 bits"):
+        crfsuite.encode(parts)

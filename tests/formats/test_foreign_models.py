@@ -17,10 +17,11 @@ from foreign_files import crfpp_model, wapiti_model
 import trellis
 from trellis import CRF
 from trellis.compat.pycrfsuite import Tagger
-from trellis.errors import InputError
+from trellis.errors import FormatError, InputError
 from trellis.features import chunking, templates
 from trellis.features import wapiti as wapiti_patterns
 from trellis.formats import crfpp, crfsuite, wapiti
+from trellis.models import foreign
 from trellis.models.foreign import save_crfsuite
 
 MODELS = find_corpus("models")
@@ -244,3 +245,19 @@ def test_wapiti_by_enumeration(tmp_path: Path, labels: int) -> None:
     names = [names_at(model.templates, SENTENCE, t, parse) for t in range(len(SENTENCE))]
     due = by_enumeration(SENTENCE, labels, weight, names)
     np.testing.assert_allclose(trellis.load(path).predict_marginals([SENTENCE])[0], due, atol=1e-12)
+
+
+def test_names_that_match_several_templates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forged file could otherwise ask for many times the weights that it stores."""
+    monkeypatch.setattr(foreign, "_EXTRA_WEIGHTS", 1)
+    weights = foreign._NamedWeights(
+        np.array([4, 7]), np.array([2, 1]), np.array([0, 1, 0]), np.array([1.0, 2.0, 3.0])
+    )
+    repeated = foreign._repeat_for_attributes(weights, np.array([0, 1, 0, 0]))  # 7 weights
+    assert repeated.weight.tolist() == [1, 2, 3, 1, 2, 1, 2]
+    assert repeated.cell.tolist() == [0, 1, 0, 0, 1, 0, 1]
+    assert repeated.size.tolist() == [2, 1, 2, 2]
+    message = "so 8 weights are needed: at most 7 are allowed for the 3 weights of the file"
+    with pytest.raises(FormatError, match=message):
+        foreign._repeat_for_attributes(weights, np.array([0, 1, 0, 0, 1]))
+    assert foreign._repeat_for_attributes(weights, np.array([0, 1])) is weights

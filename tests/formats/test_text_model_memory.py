@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from foreign_files import crfpp_model, wapiti_model
+from scale import SANITIZED
 
 SPARE = 12 << 20  # far less than the 64 MB that are allowed: the readers must not live on them
 LABELS = 10
@@ -58,6 +59,7 @@ def large_wapiti(path: Path, names: int) -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.skipif(SANITIZED, reason="measures memory")
 @pytest.mark.parametrize(
     ("make", "small"), [(large_crfpp, crfpp_model), (large_wapiti, wapiti_model)]
 )

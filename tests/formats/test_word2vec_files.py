@@ -130,8 +130,8 @@ def test_every_float_survives_a_round_trip(numbers: list[float]) -> None:
 @pytest.mark.parametrize(
     ("data", "match"),
     [
-        (b"", "a row has 0 numbers"),
-        (b"word\n", "a row has 0 numbers"),
+        (b"", "the file is empty"),
+        (b"word\n", r"line 1 has no numbers after the word: 'word'; not"),
         (b"2 2\na 1 2\nb 3\n", "row 1 has too few numbers"),
         (b"2 2\na 1 2\nb 3 x\n", "row 1 has a field that is not a number"),
         (b"2 2\na 1 2\nb 3  4\n", "row 1 has a field that is not a number"),
@@ -169,7 +169,7 @@ def test_giant_sizes_take_no_memory(path: Path) -> None:
 
 
 def test_a_line_without_a_line_break(path: Path) -> None:
-    refused(path, b"a" * (1 << 25), "a row has 0 numbers")
+    refused(path, b"a" * (1 << 25), "line 1 has no numbers after the word: 'a{40}'; not a file")
     refused(path, b"a 1\n" + b"b" * (1 << 25), "row 1 is too long")
 
 

@@ -2,6 +2,8 @@
 
 score(x, y) = Σₜ Σ_a value(a, t) · w[a, yₜ] + Σₜ (w[yₜ₋₁, yₜ] + Σ_e value(e, t) · w[e, yₜ₋₁, yₜ])
 
+At t = 0, the edge features have the weights w["start:e", y₀].
+
 This module does not use the inference of the library. It reads the weights of a model by name.
 """
 
@@ -11,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -79,9 +82,18 @@ def build_training_problem(model: Any, X: Any, y: Any, sample_weight: Any = None
     return build_problem(model, batch, labels, model.layout_, weights)
 
 
+_objectives: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+
 def evaluate(problem: Any, w: Array) -> tuple[float, Array]:
+    """Return the loss and the gradient of a training problem.
+
+    The objective is created once, because the core then takes the data of the problem.
+    """
+    if problem not in _objectives:
+        _objectives[problem] = problem.objective()
     gradient = np.full(len(w), np.nan)
-    return problem.objective()(w, gradient), gradient
+    return _objectives[problem](w, gradient), gradient
 
 
 @dataclass(frozen=True)
@@ -125,6 +137,9 @@ def score(model: Any, w: Array, x: Any) -> Scores:
     for t, (features, into) in enumerate(x):
         for name, value in features.items():
             for label, weight in state.get(name, {}).items():
+                unary[t, index[label]] += value * weight
+        for name, value in into.items() if t == 0 else ():
+            for label, weight in state.get(f"start:{name}", {}).items():
                 unary[t, index[label]] += value * weight
         for name, value in into.items() if t else ():
             for (a, b), weight in edge.get(name, {}).items():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from trellis.errors import InputError
-from trellis.nn.ctc import ctc_loss, ctc_posterior
+from trellis.nn.ctc import CTCLoss, ctc_loss, ctc_posterior
 
 GPU = pytest.param(
     "cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -87,7 +87,7 @@ def test_bad_input(change: dict[str, Any], message: str, device: str) -> None:
         ({"blank": "x"}, "blank must be an integer, not 'x'"),
         (
             {"log_probs": torch.zeros(3, 2, 4).index_fill_(1, torch.tensor([1]), torch.nan)},
-            "batch row 1, frame 0 are nan",
+            "batch row 1, frame 0, class 0 are nan",
         ),
     ],
 )
@@ -100,3 +100,29 @@ def test_wrong_types_and_nan(change: dict[str, object], message: str) -> None:
     }
     with pytest.raises(InputError, match=message):
         ctc_loss(**{**arguments, **change})
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+def test_probabilities_in_place_of_their_logarithms(dtype: torch.dtype) -> None:
+    message = r"log_probs are probabilities, every frame sums to 1: .*log_softmax\(-1\)"
+    probabilities = PROBS.exp().to(dtype)
+    for frames in (probabilities, torch.cat([probabilities, torch.zeros(1, 2, 3, dtype=dtype)])):
+        with pytest.raises(InputError, match=message):
+            ctc_loss(**(GOOD | {"log_probs": frames}))
+        with pytest.raises(InputError, match=message):
+            ctc_posterior(**(GOOD | {"log_probs": frames}))
+        with pytest.raises(InputError, match=message):
+            CTCLoss()(*(GOOD | {"log_probs": frames}).values())
+    assert torch.isfinite(ctc_loss(**(GOOD | {"log_probs": probabilities}), from_logits=True))
+
+
+def test_scores_that_only_begin_like_probabilities() -> None:
+    frames = PROBS.exp()
+    frames[3, 0] = -1.0
+    assert torch.isfinite(ctc_loss(**(GOOD | {"log_probs": frames})))
+    assert ctc_posterior(**(GOOD | {"log_probs": frames})).shape == frames.shape
+    frames = PROBS.exp()
+    frames[2, 1] *= 1.1
+    assert torch.isfinite(ctc_loss(**(GOOD | {"log_probs": frames})))
+    none = {"input_lengths": (0, 0), "target_lengths": (0, 0)}
+    ctc_loss(**(GOOD | {"log_probs": PROBS.exp()} | none))

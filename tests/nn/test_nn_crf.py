@@ -168,6 +168,85 @@ def test_transitions_that_depend_on_the_step() -> None:
     ]
 
 
+def test_kbest_and_samples_with_transitions_that_depend_on_the_step() -> None:
+    crf, e, _, _ = make_case(2, 4, 3, seed=6)
+    extra = torch.randn(2, 3, 3, 3, dtype=torch.float64)
+    a, start, end = (p.detach().numpy() for p in layer_scores(crf))
+    steps, u, lengths = a + extra.numpy(), e.numpy(), torch.tensor([4, 3])
+    best = crf.kbest(e, 100, lengths=lengths, transitions=extra)
+    drawn = crf.sample(e, 4000, lengths=lengths, transitions=extra, random_state=0)
+    for b, length in enumerate(lengths.tolist()):
+        scores = {
+            y: start[y[0]]
+            + end[y[-1]]
+            + sum(u[b, t, k] for t, k in enumerate(y))
+            + sum(steps[b, t, i, j] for t, (i, j) in enumerate(itertools.pairwise(y)))
+            for y in itertools.product(range(3), repeat=length)
+        }
+        log_z = np.logaddexp.reduce(list(scores.values()))
+        order = sorted(scores, key=lambda y: -scores[y])
+        assert [tuple(y) for y, _ in best[b]] == order[:100]
+        values = [value for _, value in best[b]]
+        np.testing.assert_allclose(values, [scores[y] - log_z for y in order[:100]], atol=1e-10)
+        share = np.mean([tuple(y) == order[0] for y in drawn[b]])
+        assert share == pytest.approx(np.exp(scores[order[0]] - log_z), abs=0.03)
+    assert (
+        crf.kbest(e, 1, lengths=lengths, transitions=extra)[0][0][0]
+        == crf.decode(e, lengths=lengths, transitions=extra)[0]
+    )
+    assert crf.kbest(e, 1) != crf.kbest(e, 1, transitions=extra)
+    mask = torch.tensor([[True, False, True, True]] * 2)
+    unmasked, into = e[:, [0, 2, 3]], extra[:, [1, 2]]
+    assert crf.kbest(e, 2, mask, transitions=extra) == crf.kbest(unmasked, 2, transitions=into)
+    for method in (crf.kbest, crf.sample):
+        with pytest.raises(InputError, match=r"transitions have shape \(2, 2, 3, 3\), not"):
+            method(e, 2, transitions=extra[:, 1:])
+
+
+def test_kbest_has_no_more_paths_than_there_are() -> None:
+    crf = CRF(2, batch_first=True)
+    assert [sorted(y for y, _ in row) for row in crf.kbest(torch.zeros(2, 1, 2), 5)] == [
+        [[0], [1]]
+    ] * 2
+    rows = crf.kbest(torch.zeros(2, 2, 2), 3, lengths=torch.tensor([1, 2]))
+    assert [len(row) for row in rows] == [2, 3]
+    assert all(np.isfinite(value) and -1 not in y for row in rows for y, value in row)
+    forbidden = CRF(2, batch_first=True, constraints=[(0, 0), (0, 1), (1, 0)])
+    assert [y for y, _ in forbidden.kbest(torch.zeros(1, 3, 2), 5)[0]] == [[1, 1, 1]]
+
+
+def test_without_start_and_end() -> None:
+    """score(x, y) = Σ e + Σ A: the layer has no other parameters."""
+    torch.manual_seed(0)
+    crf = CRF(3, batch_first=True, start_end=False).double()
+    assert [name for name, _ in crf.named_parameters()] == ["transitions"]
+    assert list(crf.state_dict()) == ["transitions"]
+    assert crf.extra_repr() == "num_tags=3, batch_first=True, rank=None, start_end=False"
+    assert CRF(3).extra_repr() == "num_tags=3, batch_first=False, rank=None"
+    assert CRF(3).start_end is True
+    e = torch.randn(2, 4, 3, dtype=torch.float64)
+    tags = torch.randint(0, 3, (2, 4))
+    crf.reset_parameters()
+    full = CRF(3, batch_first=True).double()
+    full.load_state_dict(crf.state_dict(), strict=False)
+    full.start_transitions.data.zero_()
+    full.end_transitions.data.zero_()
+    torch.testing.assert_close(crf(e, tags), full(e, tags), rtol=0, atol=0)
+    (-crf(e, tags)).backward()
+    (-full(e, tags)).backward()
+    torch.testing.assert_close(crf.transitions.grad, full.transitions.grad)
+    assert crf.decode(e) == full.decode(e)
+    torch.testing.assert_close(crf.entropy(e), full.entropy(e))
+    assert all((score == 0).all() for score in crf.scores()[1:])
+    torch.testing.assert_close(crf.log_partition(e[:, :1]).detach(), e[:, 0].logsumexp(1))
+    bio = CRF(3, batch_first=True, labels=["O", "B-X", "I-X"], constraints="BIO", start_end=False)
+    assert bio.decode(torch.tensor([[[0.0, 0.0, 9.0], [0.0, 0.0, 9.0]]])) == [[1, 2]]
+    low = CRF(3, rank=2, start_end=False)
+    assert {name for name, _ in low.named_parameters()} == {"transition_from", "transition_to"}
+    with pytest.raises(InputError, match="start_end must be True or False, not 'no'"):
+        CRF(3, start_end="no")
+
+
 # ---- constraints and partial labels
 
 
@@ -409,3 +488,25 @@ def test_layer_on_another_device():
         crf(emissions, torch.zeros(1, 2, dtype=torch.long, device="meta"))
     with pytest.raises(InputError, match="emissions are on meta"):
         crf.decode(emissions)
+
+
+def test_results_in_the_layout_of_the_steps() -> None:
+    """Without batch_first, the steps are the first axis."""
+    crf, e, _, lengths = make_case(3, 7, 2)
+    steps_first = copy.deepcopy(crf)
+    steps_first.batch_first = False
+    expected = crf.marginals(e, lengths=lengths)
+    actual = steps_first.marginals(e.transpose(0, 1), lengths=lengths)
+    assert actual.shape == (7, 3, 2)
+    torch.testing.assert_close(actual.transpose(0, 1), expected)
+    padded = steps_first.decode(e.transpose(0, 1), lengths=lengths, padded=-5)
+    assert padded.shape == (7, 3)
+    torch.testing.assert_close(padded.T, crf.decode(e, lengths=lengths, padded=-5))
+
+
+def test_the_steps_of_a_long_mask_keep_their_order() -> None:
+    crf, e, _, _ = make_case(2, 300, 3)
+    mask = torch.rand(2, 300) < 0.5
+    mask[:, 0] = True
+    for row, path in enumerate(crf.decode(e, mask)):
+        assert path == crf.decode(e[row, mask[row]][None])[0]

@@ -78,3 +78,9 @@ def test_callback_stops_the_run_and_seed_fixes_the_result() -> None:
 def test_bad_input(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         block_frank_wolfe(lambda i, w: (w, 0.0), 1, 1, **options)
+
+
+def test_the_number_of_evaluations() -> None:
+    oracle, _, n, size = multiclass(np.random.default_rng(1))
+    result = block_frank_wolfe(oracle, n, size, max_iter=3, tolerance=0.0, random_state=0)
+    assert (result.n_iter, result.n_evaluations) == (3, 3 * n)

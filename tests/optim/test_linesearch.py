@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import examples
 
-from trellis.optim.linesearch import Along, Search, armijo, backtracking, more_thuente
+from trellis.optim.linesearch import EvaluateStep, Search, armijo, backtracking, more_thuente
 
 SEARCHES: dict[str, Callable[..., Search]] = {
     "more-thuente": more_thuente,
@@ -22,7 +22,7 @@ every_search = pytest.mark.parametrize("name", SEARCHES)
 class Recorded:
     """The function φ, and a list of the steps at which it was evaluated."""
 
-    def __init__(self, phi: Along) -> None:
+    def __init__(self, phi: EvaluateStep) -> None:
         self.phi = phi
         self.steps: list[float] = []
 
@@ -54,16 +54,16 @@ def paper_3(t: float, beta: float = 0.01, waves: int = 39) -> tuple[float, float
 
 @pytest.mark.parametrize("phi", [paper_1, paper_2, paper_3])
 @pytest.mark.parametrize("first", [1e-3, 1e-1, 1e1, 1e3])
-def test_functions_of_the_paper(phi: Along, first: float) -> None:
+def test_functions_of_the_paper(phi: EvaluateStep, first: float) -> None:
     loss, slope = phi(0.0)
-    along = Recorded(phi)
-    search = more_thuente(along, loss, slope, first, 40)
+    recorded = Recorded(phi)
+    search = more_thuente(recorded, loss, slope, first, 40)
     assert search.failure is None
-    assert along.steps[-1] == search.step
+    assert recorded.steps[-1] == search.step
     got, got_slope = phi(search.step)
     assert got <= loss + 1e-4 * search.step * slope
     assert abs(got_slope) <= 0.9 * abs(slope)
-    assert len(along.steps) <= 20
+    assert len(recorded.steps) <= 20
 
 
 @every_search
@@ -81,14 +81,14 @@ def test_convex(name: str, minimum: float, curvature: float, quartic: float, fir
         return loss, curvature * u + 4 * quartic * u**3
 
     loss, slope = phi(0.0)
-    along = Recorded(phi)
-    search = SEARCHES[name](along, loss, slope, first, 100)
-    assert len(along.steps) <= 101
+    recorded = Recorded(phi)
+    search = SEARCHES[name](recorded, loss, slope, first, 100)
+    assert len(recorded.steps) <= 101
     if search.failure is not None:
         assert name == "strong"  # halving and lengthening may repeat forever: the search fails
         return
     got, got_slope = phi(search.step)
-    assert along.steps[-1] == search.step
+    assert recorded.steps[-1] == search.step
     assert got <= loss + 1e-4 * search.step * slope
     assert got_slope >= 0.9 * slope or name == "more-thuente"
     if name != "backtracking":
@@ -110,34 +110,34 @@ def test_loss_that_is_not_finite_for_long_steps(name: str) -> None:
 @every_search
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_loss_that_is_never_finite(name: str, value: float) -> None:
-    along = Recorded(lambda t: (value, math.nan))
-    search = SEARCHES[name](along, 1.0, -1.0, 1.0, 15)
+    recorded = Recorded(lambda t: (value, math.nan))
+    search = SEARCHES[name](recorded, 1.0, -1.0, 1.0, 15)
     assert search.failure is not None
     assert str(value) in search.failure
-    assert len(along.steps) == 15
+    assert len(recorded.steps) == 15
 
 
 @every_search
 def test_loss_that_never_falls(name: str) -> None:
-    along = Recorded(lambda t: (1.0 + t, 1.0))  # the slope at 0 is wrong
-    search = SEARCHES[name](along, 1.0, -1.0, 1.0, 25)
+    recorded = Recorded(lambda t: (1.0 + t, 1.0))  # the slope at 0 is wrong
+    search = SEARCHES[name](recorded, 1.0, -1.0, 1.0, 25)
     assert search.failure is not None
-    assert len(along.steps) <= 26
+    assert len(recorded.steps) <= 26
 
 
 @every_search
 def test_unbounded_descent(name: str) -> None:
-    along = Recorded(lambda t: (-t, -1.0))
-    search = SEARCHES[name](along, 0.0, -1.0, 1.0, 200)
-    assert len(along.steps) <= 202
+    recorded = Recorded(lambda t: (-t, -1.0))
+    search = SEARCHES[name](recorded, 0.0, -1.0, 1.0, 200)
+    assert len(recorded.steps) <= 202
     assert search.failure is not None or search.step > 1e15
 
 
 def test_armijo_halves() -> None:
-    along = Recorded(lambda t: ((t - 0.1) ** 2, -0.2 * t))
-    search = armijo(along, 0.01, 1.0, 20)
+    recorded = Recorded(lambda t: ((t - 0.1) ** 2, -0.2 * t))
+    search = armijo(recorded, 0.01, 1.0, 20)
     assert search == Search(0.125)
-    np.testing.assert_array_equal(along.steps, [1.0, 0.5, 0.25, 0.125])
+    np.testing.assert_array_equal(recorded.steps, [1.0, 0.5, 0.25, 0.125])
     assert armijo(lambda t: (math.nan, -t), 0.01, 1.0, 20).failure is not None
     assert armijo(lambda t: (0.0, 0.0), 0.01, 1.0, 20).failure is not None
     assert armijo(lambda t: (1.0, -t), 0.01, 1.0, 1000).failure is not None

@@ -97,6 +97,21 @@ def test_gradient_ascent_with_a_fixed_step() -> None:
     assert (result.n_iter, result.n_evaluations, result.converged) == (3, 4, False)
 
 
+def test_gradient_ascent_with_a_schedule() -> None:
+    objective, _ = logistic(rows=60, n=5)
+    w, numbers = np.zeros(5), []
+    for k in (1, 2, 3):
+        w -= 0.02 / k * loss_and_gradient(objective, w)[1]
+
+    def step(k: int) -> float:
+        numbers.append(k)
+        return 0.02 / k
+
+    result = gradient_ascent(objective, np.zeros(5), step=step, max_iter=3)
+    np.testing.assert_allclose(result.w, w, rtol=1e-14)
+    assert numbers == [1, 2, 3]
+
+
 def test_gradient_ascent_with_a_step_that_is_too_long() -> None:
     objective, _ = quadratic()
     with (

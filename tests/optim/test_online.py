@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import trellis
-from trellis import _core
+from trellis import _core, optim
 from trellis.errors import InputError
 from trellis.models.chain.labels import encode
 from trellis.models.chain.training import build_problem
@@ -362,6 +362,18 @@ def test_arrays_that_are_not_a_state(change: Callable[[Any], Any]) -> None:
     change(arrays)
     with pytest.raises(InputError, match="not a state"):
         OnlineState.from_arrays(arrays)
+
+
+def test_solvers_are_functions_of_the_package() -> None:
+    """``optim.sgd`` was a module, and the other three were not exported."""
+    functions = {solver: function for solver, (function, _) in SOLVERS.items()}
+    assert functions == {
+        "sgd": optim.sgd,
+        "perceptron": optim.perceptron,
+        "passive-aggressive": optim.passive_aggressive,
+        "arow": optim.arow,
+    }
+    assert {function.__name__ for function in functions.values()} <= {*optim.__all__}
 
 
 def test_online_learners_need_all_labels_and_no_edge_features() -> None:

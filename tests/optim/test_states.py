@@ -196,6 +196,18 @@ def test_a_state_with_a_missing_array(name: str) -> None:
             runner(state=kind.from_arrays(arrays))
 
 
+@pytest.mark.parametrize("name", ["lbfgs", "gradient"])
+@pytest.mark.parametrize("count", [-1, 2**53 + 1, 2**63 - 1])
+def test_a_count_out_of_range(name: str, count: int) -> None:
+    """A count of 2**63 - 1 would overflow after the next iteration."""
+    _, _, states = run_and_record(RUNS[name][0])
+    for position in range(len(states[1]["counts"])):
+        counts = states[1]["counts"].copy()
+        counts[position] = count
+        with pytest.raises(InputError, match=rf"counts .* must be 0 to 2\*\*53, not {count}"):
+            RUNS[name][1].from_arrays(states[1] | {"counts": counts})
+
+
 @pytest.mark.parametrize("name", ["lbfgs", "gradient", "sgd", "perceptron", "arow"])
 def test_a_state_of_another_problem(name: str) -> None:
     _, kind = RUNS[name]

@@ -424,3 +424,21 @@ def test_many_points_have_no_markers_and_one_line_no_legend() -> None:
 def test_invalid_curves(series: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         curves(series)
+
+
+def test_png_shows_dollar_signs(tmp_path: Path) -> None:
+    image = pytest.importorskip("matplotlib.image")
+    pixels = []
+    for number, text in enumerate(("$x$", "x")):
+        path = tmp_path / f"{number}.png"
+        Drawing(60, 30, [Text(5, 20, text, fill="ink")]).save(path)
+        colours = image.imread(path)[:, :, 0]
+        pixels.append(np.argwhere(colours != colours[0, 0])[:, 1].max() - 10)
+    assert pixels[0] > 1.5 * pixels[1]
+
+
+def test_values_within_the_tolerance_of_a_tick() -> None:
+    for margin, first, last in ((0.5e-9, 0, 8), (1.5e-9, -1, 9)):
+        assert choose_ticks([-margin, 5.0])[0] == first
+        assert choose_ticks([0.0, 8.0 - 1e-12])[-1] == 8
+        assert choose_ticks([0.5, 8.0 + margin])[-1] == last

@@ -87,3 +87,11 @@ def test_time_in_other_units() -> None:
 def test_invalid_emissions(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         emissions(*arguments)
+
+
+def test_the_first_score_above_zero_is_named() -> None:
+    log_p = np.array([[1e-6, -1.0], [0.0, 1.1e-6]])
+    with pytest.raises(InputError, match=r"frame 1, label 'b' is 1.1e-06: must be ≤ 0"):
+        emissions(log_p, ["a", "b"])
+    log_p[1, 1] = 1e-6
+    assert len(shapes_of_kind(emissions(log_p, ["a", "b"]), "cell")) == 4

@@ -8,6 +8,8 @@
 #include <algorithm>
 
 #include "base/thread_pool.hpp"
+#include "bindings/base/gil.hpp"
+#include "bindings/base/views.hpp"
 #include "bindings/bindings.hpp"
 
 namespace nb = nanobind;
@@ -107,16 +109,17 @@ void fill_padding(nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu> row
   const auto all = static_cast<std::int64_t>(rows.shape(0));
   require(count > 0 && all % count == 0 && slot == all / count,
           "the number of rows must be sequences * slot");
-  for (std::int64_t i = 0; i < count; ++i) {
-    require(0 <= lengths.data()[i] && lengths.data()[i] <= slot, "a length exceeds its slot");
+  const std::vector<std::int64_t> used = copy_of(lengths);
+  for (const std::int64_t length : used) {
+    require(0 <= length && length <= slot, "a length exceeds its slot");
   }
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   constexpr std::int64_t kTask = 64;  // sequences
   parallel_for((count + kTask - 1) / kTask, threads, [&] {
     return [&](std::int64_t task) {
       for (std::int64_t i = task * kTask; i < std::min(count, (task + 1) * kTask); ++i) {
         T* row = rows.data() + i * slot * columns;
-        std::fill(row + lengths.data()[i] * columns, row + slot * columns, value);
+        std::fill(row + used[i] * columns, row + slot * columns, value);
       }
     };
   });

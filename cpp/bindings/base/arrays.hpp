@@ -7,6 +7,7 @@
 #include <nanobind/ndarray.h>
 
 #include <cstdint>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -40,8 +41,10 @@ using Numpy = nanobind::ndarray<nanobind::numpy, T, nanobind::c_contig>;
 // Returns a NumPy array that owns the vector; nothing is copied.
 template <class T>
 Numpy<T> to_array(std::vector<T>&& values) {
-  auto* owned = new std::vector<T>(std::move(values));
-  const nanobind::capsule owner(owned, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  auto vector = std::make_unique<std::vector<T>>(std::move(values));
+  const nanobind::capsule owner(vector.get(),
+                                [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  std::vector<T>* owned = vector.release();
   return Numpy<T>(owned->data(), {owned->size()}, owner);
 }
 

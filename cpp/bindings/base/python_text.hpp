@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -21,12 +22,21 @@ namespace trellis {
   throw SequenceError(sequence, "sequence {sequence}, " + message);
 }
 
+// Clears the current Python exception if it is one of the expected types. Throws all others, such as
+// KeyboardInterrupt and MemoryError.
+inline void clear_expected(std::initializer_list<PyObject*> expected) {
+  for (PyObject* type : expected) {
+    if (PyErr_ExceptionMatches(type) != 0) return PyErr_Clear();
+  }
+  throw nanobind::python_error();
+}
+
 // Returns whether the bytes are valid UTF-8. ASCII is checked here; other text is decoded by Python.
 inline bool valid_utf8(std::string_view bytes) {
   for (const char c : bytes) {
     if (static_cast<unsigned char>(c) < 0x80) continue;
     PyObject* text = PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), nullptr);
-    if (text == nullptr) PyErr_Clear();
+    if (text == nullptr) clear_expected({PyExc_UnicodeError});
     Py_XDECREF(text);
     return text != nullptr;
   }
@@ -49,7 +59,7 @@ inline bool text_of(PyObject* object, std::string_view* text) {
   Py_ssize_t size = 0;
   const char* data = PyUnicode_AsUTF8AndSize(object, &size);
   if (data == nullptr) {
-    PyErr_Clear();
+    clear_expected({PyExc_UnicodeError});
     return false;
   }
   *text = {data, static_cast<std::size_t>(size)};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bindings/base/arrays.hpp"
+#include "bindings/base/gil.hpp"
 #include "bindings/base/views.hpp"
 #include "bindings/bindings.hpp"
 #include "chain/batch.hpp"
@@ -67,8 +68,9 @@ class ChainBinding {
                        std::optional<Integers> pairwise_starts, std::optional<Out<double, 2>> counts,
                        Out<double, 1> log_z, Out<std::int64_t, 2> outcomes,
                        std::optional<In<double, 1>> weights) const {
-    const MarginalsOut<T> out =
-        checked(nb::cast<Out<T, 2>>(rows), pairwise, pairwise_starts, counts, log_z, outcomes, weights);
+    std::vector<std::int64_t> matrix_starts;
+    const MarginalsOut<T> out = checked(nb::cast<Out<T, 2>>(rows), pairwise, pairwise_starts, counts,
+                                        log_z, outcomes, weights, &matrix_starts);
     return run_and_cut<Purpose::probabilities>(
         rows, [&](const ChainBatch<T>& c, const auto& meanwhile) { c.marginals(out, meanwhile); });
   }
@@ -79,8 +81,9 @@ class ChainBinding {
                       Out<double, 1> log_z, Out<std::int64_t, 2> outcomes,
                       std::optional<In<double, 1>> weights) const {
     check_rows(labels.shape(0), static_cast<std::size_t>(labels_));
+    std::vector<std::int64_t> matrix_starts;
     const MarginalsOut<T> out =
-        checked(unary, pairwise, pairwise_starts, counts, log_z, outcomes, weights);
+        checked(unary, pairwise, pairwise_starts, counts, log_z, outcomes, weights, &matrix_starts);
     run<Purpose::paths>([&](const ChainBatch<T>& c) { c.subtract_paths(labels.data(), out); });
   }
 
@@ -102,6 +105,29 @@ class ChainBinding {
     });
   }
 
+  // The tables of the recursions, (rows, labels), with one total per sequence: log Z or the best score.
+  void alpha_table(Out<double, 2> rows, Out<double, 1> log_z, Out<std::int64_t, 2> outcomes) const {
+    check_rows(rows.shape(0), rows.shape(1));
+    check_size(log_z.shape(0));
+    run<Purpose::paths>(
+        [&](const ChainBatch<T>& c) { c.alpha_table(rows.data(), log_z.data(), outcome(outcomes)); });
+  }
+  void beta_table(Out<double, 2> rows, Out<double, 1> log_z, Out<std::int64_t, 2> outcomes) const {
+    check_rows(rows.shape(0), rows.shape(1));
+    check_size(log_z.shape(0));
+    run<Purpose::paths>(
+        [&](const ChainBatch<T>& c) { c.beta_table(rows.data(), log_z.data(), outcome(outcomes)); });
+  }
+  void best_table(Out<double, 2> rows, Out<std::int64_t, 2> pointers, Out<double, 1> score,
+                  Out<std::int64_t, 2> outcomes) const {
+    check_rows(rows.shape(0), rows.shape(1));
+    check_rows(pointers.shape(0), pointers.shape(1));
+    check_size(score.shape(0));
+    run<Purpose::paths>([&](const ChainBatch<T>& c) {
+      c.best_table(rows.data(), pointers.data(), score.data(), outcome(outcomes));
+    });
+  }
+
   void entropy(Out<double, 1> result, Out<std::int64_t, 2> outcomes) const {
     check_size(result.shape(0));
     run<Purpose::paths>([&](const ChainBatch<T>& c) { c.entropy(result.data(), outcome(outcomes)); });
@@ -111,12 +137,13 @@ class ChainBinding {
   // rows_before[i].
   void sample(Integers rows_before, In<double, 1> uniforms, Out<std::int64_t, 1> labels,
               Out<std::int64_t, 2> outcomes) const {
-    const std::int64_t rows = check_packed(rows_before);
+    const std::vector<std::int64_t> before = copy_of(rows_before);
+    const std::int64_t rows = check_packed(before);
     const std::int64_t size = static_cast<std::int64_t>(labels.shape(0));
     require(rows > 0 && size % rows == 0 && uniforms.shape(0) == labels.shape(0),
             "sample: uniforms and labels must hold n numbers for each row");
     run<Purpose::paths>([&](const ChainBatch<T>& c) {
-      c.sample(size / rows, rows_before.data(), uniforms.data(), labels.data(), outcome(outcomes));
+      c.sample(size / rows, before.data(), uniforms.data(), labels.data(), outcome(outcomes));
     });
   }
 
@@ -124,15 +151,24 @@ class ChainBinding {
   // (count).
   void kbest(std::int64_t k, Integers rows_before, Out<std::int64_t, 1> labels, Out<double, 2> scores,
              Out<std::int64_t, 1> path_counts) const {
-    const std::int64_t rows = check_packed(rows_before);
+    const std::vector<std::int64_t> before = copy_of(rows_before);
+    const std::int64_t rows = check_packed(before);
     require(k > 0 && static_cast<std::int64_t>(labels.shape(0)) == k * rows,
             "kbest: labels must hold k labels for each row");
     check_size(scores.shape(0));
     check_size(path_counts.shape(0));
     require(static_cast<std::int64_t>(scores.shape(1)) == k, "kbest: scores must be (count, k)");
     run<Purpose::paths>([&](const ChainBatch<T>& c) {
-      c.kbest(k, rows_before.data(), labels.data(), scores.data(), path_counts.data());
+      c.kbest(k, before.data(), labels.data(), scores.data(), path_counts.data());
     });
+  }
+
+  // Counts the allowed paths, at most k; path_counts is (count).
+  void count_paths(std::int64_t k, Out<std::int64_t, 1> path_counts) const {
+    constexpr std::int64_t kMaxPaths = std::int64_t{1} << 36;  // the sum of two counts fits in an int64
+    require(0 < k && k <= kMaxPaths, "count_paths: k must be 1 to 2^36");
+    check_size(path_counts.shape(0));
+    run<Purpose::paths>([&](const ChainBatch<T>& c) { c.count_paths(k, path_counts.data()); });
   }
 
   void score(Integers labels, Out<double, 1> scores, Out<std::int64_t, 2> outcomes) const {
@@ -145,23 +181,26 @@ class ChainBinding {
  private:
   std::int64_t count() const { return static_cast<std::int64_t>(starts_.size()); }
 
-  // Checks the arrays of marginals() and returns their pointers.
+  // Checks the arrays of marginals() and returns their pointers. matrix_starts receives a copy of
+  // pairwise_starts.
   MarginalsOut<T> checked(const Out<T, 2>& unary, const std::optional<Out<T, 3>>& pairwise,
                           const std::optional<Integers>& pairwise_starts,
                           const std::optional<Out<double, 2>>& counts, const Out<double, 1>& log_z,
                           const Out<std::int64_t, 2>& outcomes,
-                          const std::optional<In<double, 1>>& weights) const {
+                          const std::optional<In<double, 1>>& weights,
+                          std::vector<std::int64_t>* matrix_starts) const {
     if (weights) check_size(weights->shape(0));
     check_rows(unary.shape(0), unary.shape(1));
     check_size(log_z.shape(0));
     if (counts) check_square(counts->shape(0), counts->shape(1));
     if (pairwise) {
       require(pairwise_starts.has_value(), "pairwise needs pairwise_starts");
-      check_matrices(*pairwise, *pairwise_starts);
+      *matrix_starts = copy_of(*pairwise_starts);
+      check_matrices(*pairwise, *matrix_starts);
     }
     return {.unary = unary.data(),
             .pairwise = pairwise ? pairwise->data() : nullptr,
-            .pairwise_starts = pairwise_starts ? pairwise_starts->data() : nullptr,
+            .pairwise_starts = matrix_starts->data(),
             .counts = counts ? counts->data() : nullptr,
             .log_z = log_z.data(),
             .outcomes = outcome(outcomes),
@@ -170,7 +209,7 @@ class ChainBinding {
 
   template <Purpose kPurpose, class Call>
   void run(const Call& call) const {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     const Batch<T> batch{.count = count(),
                          .labels = static_cast<int>(labels_),
                          .unary = unary_.data(),
@@ -261,22 +300,22 @@ class ChainBinding {
     require(static_cast<std::int64_t>(rows) == rows_ && static_cast<std::int64_t>(columns) == labels_,
             "a result must have the shape of unary");
   }
-  void check_matrices(const Out<T, 3>& matrices, const Integers& starts) const {
+  void check_matrices(const Out<T, 3>& matrices, const std::vector<std::int64_t>& starts) const {
     check_square(matrices.shape(1), matrices.shape(2));
-    check_size(starts.shape(0));
+    check_size(starts.size());
     for (std::int64_t i = 0; i < count(); ++i) {
-      const std::int64_t start = starts.data()[i], pairs = lengths_[i] - 1;
+      const std::int64_t start = starts[i], pairs = lengths_[i] - 1;
       const auto available = static_cast<std::int64_t>(matrices.shape(0));
       require(start >= 0 && pairs <= available && start <= available - pairs,
               "the matrices of a sequence are outside the array");
     }
   }
   // Checks that rows_before is the cumulative sum of the lengths; returns the total.
-  std::int64_t check_packed(const Integers& rows_before) const {
-    check_size(rows_before.shape(0));
+  std::int64_t check_packed(const std::vector<std::int64_t>& rows_before) const {
+    check_size(rows_before.size());
     std::int64_t rows = 0;
     for (std::int64_t i = 0; i < count(); ++i) {
-      require(rows_before.data()[i] == rows, "rows_before must be the cumulative sum of the lengths");
+      require(rows_before[i] == rows, "rows_before must be the cumulative sum of the lengths");
       rows += lengths_[i];
     }
     return rows;
@@ -319,9 +358,13 @@ void bind(nb::module_& m, const char* name) {
            nb::arg("log_z"), nb::arg("outcomes"), nb::arg("weights").none())
       .def("viterbi", &C::viterbi)
       .def("max_marginals", &C::max_marginals)
+      .def("alpha_table", &C::alpha_table)
+      .def("beta_table", &C::beta_table)
+      .def("best_table", &C::best_table)
       .def("entropy", &C::entropy)
       .def("sample", &C::sample)
       .def("kbest", &C::kbest)
+      .def("count_paths", &C::count_paths)
       .def("score", &C::score);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bindings/base/arrays.hpp"
+#include "bindings/base/gil.hpp"
 #include "bindings/base/views.hpp"
 #include "bindings/bindings.hpp"
 #include "chain/batch.hpp"
@@ -20,8 +21,8 @@ namespace nb = nanobind;
 namespace trellis {
 namespace {
 
-// inference/chain/layer.py expects these values as 0, 1, 2: every mask is a prefix; a mask has a hole; a
-// length or tag is out of range.
+// prefix: every mask is a prefix; scattered: a mask has a hole; wrong: a length or tag is out of range.
+// inference/chain/layer.py expects the values 0, 1 and 2.
 enum class Steps { prefix, scattered, wrong };
 
 // Writes the number of unmasked steps of each row to `row_lengths`, (rows), from the mask or the
@@ -161,7 +162,7 @@ bool layer_counts(In<T, 3> emissions, In<double, 2> transition, In<double, 1> st
   padded.require_like(unary);
   padded.require_square(pairs);
   if (tags) padded.require_grid(*tags);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   std::vector<Outcome> outcomes(static_cast<std::size_t>(padded.rows()));
   const MarginalsOut<T> out{.unary = unary.data(),
                             .pairwise = nullptr,
@@ -189,7 +190,7 @@ bool layer_best(In<T, 3> emissions, In<double, 2> transition, In<double, 1> star
   const Padded<T> padded(emissions, transition, start, end, lengths);
   padded.require_size(score);
   padded.require_grid(labels);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   std::vector<Outcome> outcomes(static_cast<std::size_t>(padded.rows()));
   padded.chain(threads, Purpose::paths).viterbi(labels.data(), score.data(), outcomes.data());
   padded.clear_padding(labels.data(), 1);

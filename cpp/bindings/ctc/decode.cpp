@@ -2,12 +2,14 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/tuple.h>
 
+#include <algorithm>
 #include <cmath>
 #include <tuple>
 #include <vector>
 
 #include "base/thread_pool.hpp"
 #include "bindings/base/arrays.hpp"
+#include "bindings/base/gil.hpp"
 #include "bindings/base/views.hpp"
 #include "bindings/bindings.hpp"
 #include "ctc/prefix_search.hpp"
@@ -24,11 +26,6 @@ using Batch = nb::ndarray<const T, nb::ndim<3>, nb::device::cpu>;  // (B, T, V),
 template <class A>
 std::int64_t size(const A& array, int axis) {
   return static_cast<std::int64_t>(array.shape(static_cast<std::size_t>(axis)));
-}
-
-template <class T>
-std::vector<std::int64_t> copy_of(const In<T, 1>& array) {
-  return {array.data(), array.data() + array.size()};
 }
 
 // A validated batch. Lengths are copied, so that they cannot change after the check.
@@ -98,22 +95,27 @@ void align(const Batch<T>& x, const In<std::int64_t, 2>& targets, const In<std::
   batch.most_labels = max_labels;
   batch.target_lengths = counts.data();
   check_ctc(batch);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   parallel_for(rows.count(), threads, [&] {
-    return [&, aligner = CtcAligner<T>(kernels().ctc)](std::int64_t b) mutable {
+    return [&, aligner = CtcAligner<T>(kernels().ctc),
+            runs = std::vector<std::int64_t>()](std::int64_t b) mutable {
       const CtcInput<T> row = rows[b];
       const std::int64_t* target = labels_of_targets.data() + b * max_labels;
-      const CtcRuns out{.labels = labels.data() + b * frames,
-                        .starts = starts.data() + b * max_labels,
-                        .ends = ends.data() + b * max_labels};
-      score.data()[b] = aligner.align(row, target, counts[b], out);
-      if (std::isinf(score.data()[b])) return;
+      // Below, the runs index frames. Another thread could change the caller's arrays, so the runs are
+      // copied there only afterwards.
+      runs.resize(static_cast<std::size_t>(2 * counts[b]));
+      const CtcRuns out{
+          .labels = labels.data() + b * frames, .starts = runs.data(), .ends = runs.data() + counts[b]};
+      const double best = score.data()[b] = aligner.align(row, target, counts[b], out);
+      if (std::isinf(best)) return;
       for (std::int64_t i = 0; i < counts[b]; ++i) {
         double sum = 0.0;
         for (std::int64_t t = out.starts[i]; t < out.ends[i]; ++t) sum += row.frame(t)[target[i]];
         confidence.data()[b * max_labels + i] =
             std::exp(sum / static_cast<double>(out.ends[i] - out.starts[i]));
       }
+      std::copy(out.starts, out.starts + counts[b], starts.data() + b * max_labels);
+      std::copy(out.ends, out.ends + counts[b], ends.data() + b * max_labels);
     };
   });
 }
@@ -145,7 +147,7 @@ Flat greedy(const Batch<T>& x, const In<std::int64_t, 1>& lengths, std::int64_t 
   const CtcRows<T> rows(x, lengths, blank, threads);
   std::vector<std::vector<CtcHypothesis>> hypotheses(static_cast<std::size_t>(rows.count()));
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     parallel_for(rows.count(), threads, [&] {
       return [&](std::int64_t b) {
         CtcHypothesis h{};
@@ -165,7 +167,7 @@ Flat beam_search(const Batch<T>& x, const In<std::int64_t, 1>& lengths, std::int
   require(width > 0 && k > 0, "width and k must be positive");
   std::vector<std::vector<CtcHypothesis>> hypotheses(static_cast<std::size_t>(rows.count()));
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     parallel_for(rows.count(), threads, [&] {
       return [&, search = CtcPrefixSearch<T>(kernels().ctc, width, min_log_prob)](
                  std::int64_t b) mutable { hypotheses[b] = search.search(rows[b], k); };

@@ -7,6 +7,7 @@
 #include <nanobind/ndarray.h>
 
 #include "bindings/base/arrays.hpp"
+#include "bindings/base/gil.hpp"
 #include "bindings/base/views.hpp"
 #include "bindings/bindings.hpp"
 #include "dispatch.hpp"
@@ -67,7 +68,7 @@ class CtcBinding {
   // Fills loss (B), log_norm (T, B) and alpha (B, T, 2S + 1). backward() needs all of them.
   void forward(Out<T, 1> loss, Out<T, 2> log_norm, Out<T, 3> alpha) const {
     check(size(loss, 0), size(log_norm, 0), size(log_norm, 1), alpha);
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     core().forward(loss.data(), log_norm.data(), alpha.data());
   }
 
@@ -79,7 +80,7 @@ class CtcBinding {
     for (int axis = 0; axis < 3; ++axis) {
       require(size(gradient, axis) == size(input_, axis), "gradient must have the shape of input");
     }
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     core().backward(log_norm.data(), alpha.data(), loss.data(), weight.data(), gradient.data(),
                     gradient.stride(0), gradient.stride(1));
   }

@@ -1,9 +1,7 @@
 // Binds n-gram language models and their ARPA reader: text in and out, and the GIL.
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/vector.h>
+#include <nanobind/stl/unique_ptr.h>
 
 #include <memory>
 #include <string>
@@ -11,6 +9,8 @@
 #include <vector>
 
 #include "bindings/base/arrays.hpp"
+#include "bindings/base/casters.hpp"
+#include "bindings/base/gil.hpp"
 #include "bindings/bindings.hpp"
 #include "formats/arpa.hpp"
 
@@ -59,13 +59,13 @@ class Reader {
  public:
   void feed(const nb::bytes& block) {
     require(reader_ != nullptr, "the reader has finished");
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     reader_->feed({block.c_str(), block.size()});
   }
-  std::shared_ptr<NgramModel> finish() {
+  std::unique_ptr<NgramModel> finish() {
     require(reader_ != nullptr, "the reader has finished");
-    const nb::gil_scoped_release release;
-    std::shared_ptr<NgramModel> model = reader_->finish();
+    const ReleasedGil release;
+    std::unique_ptr<NgramModel> model = reader_->finish();
     reader_.reset();
     return model;
   }
@@ -82,6 +82,7 @@ void bind_ngram(nb::module_& m) {
   nb::class_<NgramModel>(m, "NgramModel")
       .def_prop_ro("order", &NgramModel::order)
       .def_prop_ro("counts", &NgramModel::counts)
+      .def_prop_ro("longest_run", &NgramModel::longest_run)
       .def("__contains__", [](const NgramModel& model,
                               const std::string& word) { return !model.is_unknown(model.find(word)); })
       .def("words", &trellis::words)

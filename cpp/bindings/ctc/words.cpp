@@ -2,10 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <mutex>
@@ -16,6 +13,8 @@
 
 #include "base/thread_pool.hpp"
 #include "bindings/base/arrays.hpp"
+#include "bindings/base/casters.hpp"
+#include "bindings/base/gil.hpp"
 #include "bindings/bindings.hpp"
 #include "ctc/word_decoder.hpp"
 #include "dispatch.hpp"
@@ -102,11 +101,14 @@ class WordsBinding {
 
   // `vocabulary` lists the known words; None means the words of the model. If `bounded`, texts begin
   // with <s> and end with </s>.
-  WordsBinding(const std::vector<Piece>& pieces, const Options& options,
-               std::shared_ptr<NgramModel> model, nb::object foreign,
-               const std::optional<std::vector<std::string>>& vocabulary,
+  WordsBinding(const std::vector<Piece>& pieces, const Options& options, nb::object model,
+               nb::object foreign, const std::optional<std::vector<std::string>>& vocabulary,
                const std::vector<std::string>& hot_words, bool bounded)
-      : model_(std::move(model)), foreign_(std::move(foreign)), bounded_(bounded), listed_(vocabulary) {
+      : model_(model.is_none() ? nullptr : nb::cast<const NgramModel*>(model)),
+        model_owner_(std::move(model)),
+        foreign_(std::move(foreign)),
+        bounded_(bounded),
+        listed_(vocabulary) {
     const auto [alpha, beta, unknown, hot, least, prune, width, blank, space] = options;
     const auto labels = static_cast<std::int64_t>(pieces.size());
     require(width > 0, "width must be positive");
@@ -173,7 +175,7 @@ class WordsBinding {
     std::vector<std::unique_ptr<WordModel>> models;
     for (std::size_t b = 0; b < rows.size(); ++b) models.push_back(session(start));
     {
-      const nb::gil_scoped_release release;
+      const ReleasedGil release;
       parallel_for(static_cast<std::int64_t>(rows.size()), threads, [&] {
         return [&](std::int64_t b) {
           const Lease lease(*this);
@@ -223,9 +225,11 @@ class WordsBinding {
       if (!words.idle_.empty()) {
         search_ = std::move(words.idle_.back());
         words.idle_.pop_back();
-      } else {
-        search_ = std::make_unique<CtcWordSearch>(*words.words_, kernels().ctc);
+        return;
       }
+      words.idle_.reserve(words.searches_ + 1);  // so that the destructor does not allocate
+      search_ = std::make_unique<CtcWordSearch>(*words.words_, kernels().ctc);
+      ++words.searches_;
     }
     ~Lease() {
       const std::lock_guard lock(words_.mutex_);
@@ -240,12 +244,15 @@ class WordsBinding {
     std::unique_ptr<CtcWordSearch> search_;
   };
 
-  std::shared_ptr<NgramModel> model_;  // the n-gram model, or null
-  nb::object foreign_;                 // creates a Python language model, or None
+  // No std::shared_ptr: nanobind allocates its control block in a noexcept function.
+  const NgramModel* model_;  // the n-gram model, or null
+  nb::object model_owner_;   // keeps model_ alive
+  nb::object foreign_;       // creates a Python language model, or None
   const bool bounded_, listed_;
   std::vector<std::uint32_t> numbers_;  // (vocabulary): the model's words, if a vocabulary is listed
   std::unique_ptr<CtcWords> words_;
-  mutable std::mutex mutex_;  // guards idle_
+  mutable std::mutex mutex_;          // guards idle_ and searches_
+  mutable std::size_t searches_ = 0;  // idle or in use
   mutable std::vector<std::unique_ptr<CtcWordSearch>> idle_;
 };
 
@@ -253,8 +260,9 @@ class WordsBinding {
 template <class T>
 class Stream {
  public:
-  Stream(std::shared_ptr<WordsBinding> words, bool logits)
-      : words_(std::move(words)),
+  Stream(nb::object words, bool logits)
+      : words_(nb::cast<const WordsBinding*>(words)),
+        words_owner_(std::move(words)),
         model_(words_->session(nb::none())),
         search_(words_->core(), kernels().ctc),
         decoder_(words_->core(), search_, kernels().ctc, logits) {
@@ -263,34 +271,43 @@ class Stream {
 
   // Processes frames. Returns the number of the frame that no hypothesis survives, or -1.
   std::int64_t feed(const Frames<T>& x) {
+    const HeldGil held;
+    const BusyMark mark(busy_);
     const CtcInput<T> input = words_->input(x.data(), static_cast<std::int64_t>(x.shape(0)),
                                             static_cast<std::int64_t>(x.shape(1)));
     frames_.insert(frames_.end(), x.data(), x.data() + x.size());
     return decoder_.feed(input) ? -1 : decoder_.frames();
   }
   // Returns the best text so far, and the part of it that all hypotheses share.
-  std::tuple<std::string, std::string> partial() const {
+  std::tuple<std::string, std::string> partial() {
+    const BusyMark mark(busy_);
     return {decoder_.search().best(), decoder_.search().stable()};
   }
   std::vector<Transcript> finish(std::int64_t k) {
     require(k > 0, "k must be positive");
+    const HeldGil held;
+    const BusyMark mark(busy_);
     const CtcInput<T> all = words_->input(frames_.data(), decoder_.frames(), words_->core().labels());
     auto transcripts = decoder_.finish(k, &all);
     return to_python(transcripts, model_.get());
   }
 
  private:
-  std::shared_ptr<WordsBinding> words_;
+  const WordsBinding* words_;
+  nb::object words_owner_;  // keeps words_ alive
   std::unique_ptr<WordModel> model_;
   CtcWordSearch search_;
   CtcWordDecoder<T> decoder_;
+  // True during a call: a language model written in Python could call the stream again from inside the
+  // search.
+  bool busy_ = false;
   std::vector<T> frames_;  // all frames so far, (frames, labels): finish() aligns the words to them
 };
 
 template <class T>
 void bind_stream(nb::module_& m, const char* name) {
   nb::class_<Stream<T>>(m, name)
-      .def(nb::init<std::shared_ptr<WordsBinding>, bool>(), nb::arg("words"), nb::arg("logits"))
+      .def(nb::init<nb::object, bool>(), nb::arg("words"), nb::arg("logits"))
       .def("feed", &Stream<T>::feed, nb::arg("frames"))
       .def("partial", &Stream<T>::partial)
       .def("finish", &Stream<T>::finish, nb::arg("k"));
@@ -302,10 +319,9 @@ void bind_stream(nb::module_& m, const char* name) {
 void bind_ctc_words(nb::module_& m) {
   using trellis::WordsBinding;
   nb::class_<WordsBinding>(m, "CtcWords")
-      .def(nb::init<const std::vector<WordsBinding::Piece>&, const WordsBinding::Options&,
-                    std::shared_ptr<trellis::NgramModel>, nb::object,
-                    const std::optional<std::vector<std::string>>&, const std::vector<std::string>&,
-                    bool>(),
+      .def(nb::init<const std::vector<WordsBinding::Piece>&, const WordsBinding::Options&, nb::object,
+                    nb::object, const std::optional<std::vector<std::string>>&,
+                    const std::vector<std::string>&, bool>(),
            nb::arg("pieces"), nb::arg("options"), nb::arg("model").none(), nb::arg("foreign").none(),
            nb::arg("vocabulary").none(), nb::arg("hot_words"), nb::arg("bounded"))
       .def("allow", &WordsBinding::allow, nb::arg("words"), nb::arg("spellings").none())

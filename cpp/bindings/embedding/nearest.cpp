@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "bindings/base/arrays.hpp"
+#include "bindings/base/gil.hpp"
 #include "bindings/bindings.hpp"
 #include "formats/word_vector_rows.hpp"
 
@@ -33,20 +34,20 @@ using Coarse = std::tuple<Bytes, Vector, Vector>;
 void coarse_rows(const Matrix& rows, const Vector& scale, int threads,
                  const nb::ndarray<std::int8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>& code,
                  const nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>& step,
-                 const nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>& off) {
+                 const nb::ndarray<float, nb::ndim<1>, nb::c_contig, nb::device::cpu>& error_bound) {
   const std::int64_t count = size(rows.shape(0)), dim = size(rows.shape(1)), stride = coarse_stride(dim);
   require(size(scale.shape(0)) == count, "scale must have one entry per row");
   require(size(code.shape(0)) == count && size(code.shape(1)) == stride &&
-              size(step.shape(0)) == count && size(off.shape(0)) == count,
-          "code must be (rows, dim rounded up to 16); step and off must be (rows)");
+              size(step.shape(0)) == count && size(error_bound.shape(0)) == count,
+          "code must be (rows, dim rounded up to 16); step and error_bound must be (rows)");
   require(threads > 0, "threads must be positive");
   constexpr std::int64_t kTask = 4096;  // rows
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   parallel_for((count + kTask - 1) / kTask, threads, [&] {
     return [&](std::int64_t t) {
       kernels().nearest.coarsen({.rows = rows.data(), .scale = scale.data(), .dim = dim}, t * kTask,
                                 std::min(count, (t + 1) * kTask), stride, code.data(), step.data(),
-                                off.data());
+                                error_bound.data());
     };
   });
 }
@@ -58,19 +59,22 @@ void find_nearest(const Matrix& rows, const Vector& scale, const Matrix& queries
   require(scale.shape(0) == rows.shape(0), "scale must have one entry per row");
   CoarseRows bytes{};
   if (coarse) {
-    const auto& [code, step, off] = *coarse;
+    const auto& [code, step, error_bound] = *coarse;
     require(code.shape(0) == rows.shape(0) && step.shape(0) == rows.shape(0) &&
-                off.shape(0) == rows.shape(0) &&
+                error_bound.shape(0) == rows.shape(0) &&
                 size(code.shape(1)) == coarse_stride(size(rows.shape(1))),
             "coarse must have been computed from the rows");
-    bytes = {.code = code.data(), .step = step.data(), .off = off.data(), .stride = size(code.shape(1))};
+    bytes = {.code = code.data(),
+             .step = step.data(),
+             .error_bound = error_bound.data(),
+             .stride = size(code.shape(1))};
   }
   require(queries.shape(1) == rows.shape(1), "queries must have as many columns as the rows");
   require(scores.shape(0) == queries.shape(0) && ids.shape(0) == queries.shape(0) &&
               scores.shape(1) == ids.shape(1) && scores.shape(1) > 0,
           "scores and ids must be (queries, k)");
   require(threads > 0, "threads must be positive");
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   nearest({.rows = rows.data(), .scale = scale.data(), .dim = size(rows.shape(1))},
           coarse ? &bytes : nullptr, size(rows.shape(0)),
           {.queries = queries.data(),
@@ -92,7 +96,7 @@ void assign(const Matrix& points, std::int64_t begin, const Matrix& centroids, s
   require(threads > 0, "threads must be positive");
   constexpr std::int64_t kTask = 4096;  // points
   const std::int64_t count = size(points.shape(0)), groups = size(codes.shape(1));
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   parallel_for((count + kTask - 1) / kTask, threads, [&] {
     return [&](std::int64_t t) {
       const std::int64_t first = t * kTask, number = std::min(kTask, count - first);
@@ -108,11 +112,11 @@ std::tuple<Numpy<std::int64_t>, std::int64_t, const char*> vector_rows(const nb:
                                                                        const Scores& out) {
   require(out.shape(1) > 0, "rows must have columns");
   const std::string_view bytes(block.c_str(), block.size());
-  const std::int64_t room = size(out.shape(0)), dim = size(out.shape(1));
+  const std::int64_t capacity = size(out.shape(0)), dim = size(out.shape(1));
   VectorRows parsed;
   {
-    const nb::gil_scoped_release release;
-    parsed = (text ? text_rows : binary_rows)(bytes, dim, room, out.data());
+    const ReleasedGil release;
+    parsed = (text ? text_rows : binary_rows)(bytes, dim, capacity, out.data());
   }
   const char* wrong = parsed.wrong == nullptr ? "" : parsed.wrong;
   return {to_array(std::move(parsed.words)), parsed.consumed, wrong};
@@ -125,7 +129,7 @@ void bind_nearest(nb::module_& m) {
   m.def("nearest", &trellis::find_nearest, nb::arg("rows"), nb::arg("scale"), nb::arg("queries"),
         nb::arg("threads"), nb::arg("scores"), nb::arg("ids"), nb::arg("coarse").none() = nb::none());
   m.def("coarse_rows", &trellis::coarse_rows, nb::arg("rows"), nb::arg("scale"), nb::arg("threads"),
-        nb::arg("code"), nb::arg("step"), nb::arg("off"));
+        nb::arg("code"), nb::arg("step"), nb::arg("error_bound"));
   m.def("assign", &trellis::assign, nb::arg("points"), nb::arg("begin"), nb::arg("centroids"),
         nb::arg("group"), nb::arg("codes"), nb::arg("threads"));
   m.def("vector_rows", &trellis::vector_rows, nb::arg("block"), nb::arg("text"), nb::arg("out"));

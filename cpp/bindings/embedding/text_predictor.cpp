@@ -4,7 +4,6 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string_view.h>
-#include <nanobind/stl/vector.h>
 
 #include <limits>
 #include <optional>
@@ -12,6 +11,8 @@
 #include <utility>
 
 #include "bindings/base/arrays.hpp"
+#include "bindings/base/casters.hpp"
+#include "bindings/base/gil.hpp"
 #include "bindings/base/python_text.hpp"
 #include "bindings/bindings.hpp"
 
@@ -32,13 +33,18 @@ class Texts {
  public:
   // Reads lists of str, and adds the end of the sentence to each.
   static Texts of_words(nb::handle texts) {
+    const HeldGil held;
+    PollEvery poll(256);  // per word
     Texts all(texts);
     for (Py_ssize_t i = 0; i < all.items_.size(); ++i) {
       const Items& words = all.owners_.emplace_back(all.items_[i]);
       if (!words.valid()) all.fail(i, all.items_[i]);
       TextWords& text_words = all.words_[static_cast<std::size_t>(i)];
       text_words.reserve(static_cast<std::size_t>(words.size()) + 1);
-      for (Py_ssize_t t = 0; t < words.size(); ++t) text_words.push_back(all.word(words[t], i));
+      for (Py_ssize_t t = 0; t < words.size(); ++t) {
+        poll.step();
+        text_words.push_back(all.word(words[t], i));
+      }
       text_words.push_back(kEndOfSentence);
     }
     return all;
@@ -46,8 +52,10 @@ class Texts {
 
   // Reads lines of bytes. Their labels are omitted.
   static Texts of_lines(nb::handle lines, const TextDictionary& dictionary, std::string_view prefix) {
+    const HeldGil held;
     Texts all(lines);
     for (Py_ssize_t i = 0; i < all.items_.size(); ++i) {
+      poll_interrupt();
       TextWords& text_words = all.words_[static_cast<std::size_t>(i)];
       dictionary.split(
           all.line(i), prefix, [&](std::string_view word) { text_words.push_back(word); },
@@ -86,7 +94,7 @@ class Texts {
     }
     nb::object bytes = nb::steal(PyUnicode_AsEncodedString(object, "utf-8", "surrogateescape"));
     if (!bytes.is_valid()) {
-      PyErr_Clear();
+      clear_expected({PyExc_UnicodeError});
       throw SequenceError(i, "text {sequence} has " + type_name(object));
     }
     text = {PyBytes_AS_STRING(bytes.ptr()), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.ptr()))};
@@ -112,8 +120,11 @@ struct Predictor {
 StringTable table_of(nb::handle strings, const char* twice) {
   const Items items(strings.ptr());
   require(items.valid(), "words and labels must be lists");
+  const HeldGil held;
+  PollEvery poll(256);
   StringTable table;
   for (Py_ssize_t i = 0; i < items.size(); ++i) {
+    poll.step();
     require(PyBytes_Check(items[i]), "words and labels must be bytes");
     table.intern({PyBytes_AS_STRING(items[i]), static_cast<std::size_t>(PyBytes_GET_SIZE(items[i]))});
   }
@@ -190,7 +201,7 @@ nb::list best(const Predictor& self, const Texts& texts, std::int64_t k, double 
   require(threads > 0, "threads must be positive");
   std::vector<TextPredictor::Answers> predictions;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     predictions = self.core.best(texts.words(), k, threshold, threads);
   }
   nb::list all;

@@ -8,11 +8,14 @@
 #include <nanobind/stl/tuple.h>
 
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
 
 #include "bindings/base/arrays.hpp"
+#include "bindings/base/gil.hpp"
+#include "bindings/base/views.hpp"
 #include "bindings/bindings.hpp"
 #include "embedding/alias_table.hpp"
 #include "embedding/huffman.hpp"
@@ -25,15 +28,29 @@ namespace {
 template <class T>
 using Vector = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Table = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+// A table that is only read: joblib gives its processes arrays that cannot be written.
+using ConstTable = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 template <class T>
 std::int64_t size(const Vector<T>& v) {
   return static_cast<std::int64_t>(v.shape(0));
 }
+template <class T>
+std::int64_t size(const std::vector<T>& v) {
+  return static_cast<std::int64_t>(v.size());
+}
+
+// Returns a private copy of an optional array.
+template <class T>
+std::optional<std::vector<T>> copy_of_optional(const std::optional<Vector<T>>& v) {
+  if (!v) return std::nullopt;
+  return copy_of(*v);
+}
 
 // Returns an alias table, (words, 2), flat: thresholds and aliases.
 Numpy<std::uint32_t> alias_cells(const Vector<double>& weights) {
   require(size(weights) < std::numeric_limits<std::int32_t>::max(), "too many weights");
+  const HeldGil held;
   const std::vector<AliasCell> cells = alias_table(weights.data(), size(weights));
   std::vector<std::uint32_t> flat;
   for (const AliasCell& cell : cells) {
@@ -47,6 +64,7 @@ Numpy<std::uint32_t> alias_cells(const Vector<double>& weights) {
 std::tuple<Numpy<std::int64_t>, Numpy<std::int32_t>, Numpy<std::uint8_t>, Numpy<std::int32_t>> huffman(
     const Vector<std::int64_t>& counts) {
   require(size(counts) < (1 << 30), "too many words");
+  const HeldGil held;
   HuffmanTree tree = huffman_tree(counts.data(), size(counts));
   return {to_array(std::move(tree.begin)), to_array(std::move(tree.node)),
           to_array(std::move(tree.right)), to_array(std::move(tree.child))};
@@ -59,20 +77,21 @@ nb::ndarray<nb::numpy, float> make_table(std::int64_t rows, int dim) {
   require(rows >= 0 && rows <= (std::int64_t{1} << 40) / dim, "too many rows");
   const auto stride = static_cast<std::size_t>(padded_row(dim));
   const std::size_t count = static_cast<std::size_t>(rows) * stride;
-  float* p = TableAllocator<float>().allocate(count);
-  struct Owned {
+  struct Memory {
+    explicit Memory(std::size_t n) : p(TableAllocator<float>().allocate(n)), count(n) {}
+    ~Memory() { TableAllocator<float>().deallocate(p, count); }
+    Memory(const Memory&) = delete;
     float* p;
     std::size_t count;
   };
-  const nb::capsule owner(new Owned{p, count}, [](void* o) noexcept {
-    auto* owned = static_cast<Owned*>(o);
-    TableAllocator<float>().deallocate(owned->p, owned->count);
-    delete owned;
-  });
+  auto memory = std::make_unique<Memory>(count);
+  const nb::capsule owner(memory.get(), [](void* m) noexcept { delete static_cast<Memory*>(m); });
+  float* p = memory.release()->p;
   return nb::ndarray<nb::numpy, float>(p, {static_cast<std::size_t>(rows), stride}, owner);
 }
 
-void check_table(const Table& table) {
+template <class T>
+void check_table(const T& table) {
   require(table.shape(1) > 0 && table.shape(1) % kRowPadding == 0 && table.shape(1) <= (1 << 20),
           "rows of a table must be padded to cache lines");
 }
@@ -85,7 +104,7 @@ void fill_table(const Table& table, std::int64_t begin, std::int64_t end, int di
           "begin and end are out of range");
   const int stride = static_cast<int>(table.shape(1));
   require(dim > 0 && dim <= stride && threads > 0, "dim and threads must be positive");
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   constexpr std::int64_t kTask = 4096;  // rows
   parallel_for((end - begin + kTask - 1) / kTask, threads, [&] {
     return [&](std::int64_t i) {
@@ -98,33 +117,31 @@ void fill_table(const Table& table, std::int64_t begin, std::int64_t end, int di
 
 // Returns whether all entries are in [low, high).
 template <class T>
-bool within(const Vector<T>& v, std::int64_t low, std::int64_t high) {
-  for (std::int64_t i = 0; i < size(v); ++i) {
-    if (static_cast<std::int64_t>(v.data()[i]) < low || static_cast<std::int64_t>(v.data()[i]) >= high)
-      return false;
-  }
-  return true;
+bool within(const std::vector<T>& v, std::int64_t low, std::int64_t high) {
+  return std::all_of(v.begin(), v.end(), [=](T x) {
+    return static_cast<std::int64_t>(x) >= low && static_cast<std::int64_t>(x) < high;
+  });
 }
 
 // Returns whether begin is a valid index array: begin[0] = 0 <= begin[1] <= ... <= begin[n] = values.
-bool is_index(const Vector<std::int64_t>& begin, std::int64_t values) {
-  if (size(begin) == 0 || begin.data()[0] != 0 || begin.data()[size(begin) - 1] != values) return false;
-  for (std::int64_t i = 1; i < size(begin); ++i) {
-    if (begin.data()[i] < begin.data()[i - 1]) return false;
-  }
-  return true;
+bool is_index(const std::vector<std::int64_t>& begin, std::int64_t values) {
+  return !begin.empty() && begin.front() == 0 && begin.back() == values &&
+         std::is_sorted(begin.begin(), begin.end());
 }
 
 // out[i] = mean of the rows of word i; out is (words, dim).
-void row_means(const Table& table, const Vector<std::int64_t>& begin, const Vector<std::int32_t>& row,
+void row_means(const ConstTable& table, const Vector<std::int64_t>& begins,
+               const Vector<std::int32_t>& rows,
                const nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>& out, int threads) {
   check_table(table);
+  const std::vector<std::int64_t> begin = copy_of(begins);
+  const std::vector<std::int32_t> row = copy_of(rows);
   require(is_index(begin, size(row)) && within(row, 0, static_cast<std::int64_t>(table.shape(0))),
           "begin and row do not fit the table");
   require(static_cast<std::int64_t>(out.shape(0)) == size(begin) - 1 && out.shape(1) <= table.shape(1) &&
               threads > 0,
           "out must have one row per word");
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   const std::size_t stride = table.shape(1), dim = out.shape(1);
   parallel_for(size(begin) - 1, threads, [&] {
     auto mean = std::make_shared<std::vector<float>>(stride);
@@ -145,17 +162,17 @@ class Trainer {
           std::optional<Vector<std::uint32_t>> keep, std::optional<Vector<std::uint32_t>> noise,
           std::optional<Vector<std::int64_t>> path_begin, std::optional<Vector<std::int32_t>> path_node,
           std::optional<Vector<std::uint8_t>> path_right, int loss, bool cbow, bool shared, int window,
-          int negatives, bool shrink, std::int64_t hot_nodes, std::int64_t hot_for)
+          int negatives, bool shrink, bool sum, std::int64_t hot_nodes, std::int64_t hot_for)
       : input_(input),
         output_(output),
         vocabulary_(vocabulary),
-        rows_begin_(std::move(rows_begin)),
-        row_(std::move(row)),
-        keep_(std::move(keep)),
-        noise_(std::move(noise)),
-        path_begin_(std::move(path_begin)),
-        path_node_(std::move(path_node)),
-        path_right_(std::move(path_right)) {
+        rows_begin_(copy_of_optional(rows_begin)),
+        row_(copy_of_optional(row)),
+        keep_(copy_of_optional(keep)),
+        noise_(copy_of_optional(noise)),
+        path_begin_(copy_of_optional(path_begin)),
+        path_node_(copy_of_optional(path_node)),
+        path_right_(copy_of_optional(path_right)) {
     check_table(input);
     require(output.shape(1) == input.shape(1), "both tables must have the same width");
     require(0 <= loss && loss <= 3, "unknown loss");
@@ -182,6 +199,7 @@ class Trainer {
               .path_right = pointer(path_right_),
               .loss = embedding_loss,
               .cbow = cbow,
+              .sum = sum,
               .shared = shared,
               .window = window,
               .negatives = negatives,
@@ -201,7 +219,7 @@ class Trainer {
             "the corpus has word numbers that the model does not have");
     require(model_.words == vocabulary_ || model_.loss == EmbeddingLoss::hierarchical,
             "output must have one row per word");
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     const Report report = training_->sentences(
         corpus,
         {.first = first,
@@ -215,14 +233,18 @@ class Trainer {
 
   // Trains on labelled texts. begin, row, label and hash describe the types of the corpus (see
   // TypeRows).
-  std::pair<double, double> texts(Corpus& corpus, const Vector<std::int64_t>& begin,
-                                  const Vector<std::int32_t>& row, const Vector<std::int32_t>& label,
-                                  const Vector<std::uint32_t>& hash, int word_ngrams,
-                                  std::int64_t buckets, std::int64_t first_bucket, std::int64_t first,
-                                  std::int64_t last, double first_rate, double last_rate, double seen,
-                                  double total, std::uint64_t seed, std::int64_t loss_every, int threads,
-                                  const std::optional<Vector<std::int32_t>>& bucket_row) {
+  std::pair<double, double> texts(Corpus& corpus, const Vector<std::int64_t>& begins,
+                                  const Vector<std::int32_t>& input_rows,
+                                  const Vector<std::int32_t>& labels, const Vector<std::uint32_t>& hash,
+                                  int word_ngrams, std::int64_t buckets, std::int64_t first_bucket,
+                                  std::int64_t first, std::int64_t last, double first_rate,
+                                  double last_rate, double seen, double total, std::uint64_t seed,
+                                  std::int64_t loss_every, int threads,
+                                  const std::optional<Vector<std::int32_t>>& bucket_rows) {
     check_run(corpus, first, last, loss_every, threads);
+    const std::vector<std::int64_t> begin = copy_of(begins);  // copies, because they index the tables
+    const std::vector<std::int32_t> row = copy_of(input_rows), label = copy_of(labels);
+    const std::optional<std::vector<std::int32_t>> bucket_row = copy_of_optional(bucket_rows);
     const auto rows = static_cast<std::int64_t>(input_.shape(0));
     const auto types = static_cast<std::int64_t>(corpus.types().size());
     require(static_cast<std::int64_t>(corpus.largest_number()) < types && size(begin) == types + 1 &&
@@ -240,7 +262,7 @@ class Trainer {
                              .buckets = buckets,
                              .first_bucket = first_bucket,
                              .bucket_row = pointer(bucket_row)};
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     const Report report = training_->texts(
         corpus, type_rows,
         {.first = first,
@@ -255,7 +277,7 @@ class Trainer {
  private:
   // Returns the pointer of an optional array, or null.
   template <class T>
-  static const T* pointer(const std::optional<Vector<T>>& v) {
+  static const T* pointer(const std::optional<std::vector<T>>& v) {
     return v ? v->data() : nullptr;
   }
 
@@ -294,15 +316,14 @@ class Trainer {
             "paths do not fit");
     std::int64_t longest = 0;
     for (std::int64_t i = 0; i < words; ++i)
-      longest = std::max(longest, path_begin_->data()[i + 1] - path_begin_->data()[i]);
+      longest = std::max(longest, (*path_begin_)[i + 1] - (*path_begin_)[i]);
     return longest;
   }
 
   void check_noise(std::int64_t words) const {
     require(noise_ && size(*noise_) == 2 * words, "noise must have one cell per word");
     for (std::int64_t i = 0; i < words; ++i)
-      require(noise_->data()[2 * i + 1] < static_cast<std::uint64_t>(words),
-              "noise: a word is out of range");
+      require((*noise_)[2 * i + 1] < static_cast<std::uint64_t>(words), "noise: a word is out of range");
   }
 
   // Checks the arguments that sentences() and texts() have in common.
@@ -314,13 +335,14 @@ class Trainer {
   }
 
   Table input_, output_;
+  // The following arrays are private copies, because they index the tables.
   std::int64_t vocabulary_;
-  std::optional<Vector<std::int64_t>> rows_begin_;
-  std::optional<Vector<std::int32_t>> row_;
-  std::optional<Vector<std::uint32_t>> keep_, noise_;
-  std::optional<Vector<std::int64_t>> path_begin_;
-  std::optional<Vector<std::int32_t>> path_node_;
-  std::optional<Vector<std::uint8_t>> path_right_;
+  std::optional<std::vector<std::int64_t>> rows_begin_;
+  std::optional<std::vector<std::int32_t>> row_;
+  std::optional<std::vector<std::uint32_t>> keep_, noise_;
+  std::optional<std::vector<std::int64_t>> path_begin_;
+  std::optional<std::vector<std::int32_t>> path_node_;
+  std::optional<std::vector<std::uint8_t>> path_right_;
   std::vector<std::int32_t> encoded_node_;  // path_node_ with hot nodes replaced
   EmbeddingModel model_;
   std::optional<EmbeddingTraining> training_;
@@ -367,12 +389,12 @@ void bind_embedding_training(nb::module_& m) {
   using C = std::optional<Vector<std::uint8_t>>;
   nb::class_<Trainer>(m, "EmbeddingTrainer")
       .def(nb::init<const Table&, const Table&, std::int64_t, B, I, U, U, B, I, C, int, bool, bool, int,
-                    int, bool, std::int64_t, std::int64_t>(),
+                    int, bool, bool, std::int64_t, std::int64_t>(),
            nb::arg("input"), nb::arg("output"), nb::arg("vocabulary"), nb::arg("rows_begin").none(),
            nb::arg("row").none(), nb::arg("keep").none(), nb::arg("noise").none(),
            nb::arg("path_begin").none(), nb::arg("path_node").none(), nb::arg("path_right").none(),
            nb::arg("loss"), nb::arg("cbow"), nb::arg("shared"), nb::arg("window"), nb::arg("negatives"),
-           nb::arg("shrink"), nb::arg("hot_nodes") = 0, nb::arg("hot_for") = 1)
+           nb::arg("shrink"), nb::arg("sum") = false, nb::arg("hot_nodes") = 0, nb::arg("hot_for") = 1)
       .def("sentences", &Trainer::sentences, nb::arg("corpus"), nb::arg("first"), nb::arg("last"),
            nb::arg("first_rate"), nb::arg("last_rate"), nb::arg("seen"), nb::arg("total"),
            nb::arg("seed"), nb::arg("loss_every"), nb::arg("threads"))

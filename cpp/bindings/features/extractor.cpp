@@ -6,9 +6,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/vector.h>
 
 #include <optional>
 #include <string>
@@ -16,6 +14,8 @@
 
 #include "base/thread_pool.hpp"
 #include "bindings/base/arrays.hpp"
+#include "bindings/base/casters.hpp"
+#include "bindings/base/gil.hpp"
 #include "bindings/base/python_text.hpp"
 #include "bindings/base/views.hpp"
 #include "bindings/bindings.hpp"
@@ -35,6 +35,8 @@ using RowArrays = std::tuple<Numpy<std::int64_t>, Numpy<std::int32_t>>;  // begi
 
 class Extractor {
  public:
+  static constexpr int kMaxColumn = 65535;  // there is a list per column
+
   // derive(field, text) is a Python function. It is called for values that are not ASCII, and for
   // regular expressions.
   Extractor(const std::vector<FieldArgument>& fields, const std::vector<TemplateArgument>& templates,
@@ -43,7 +45,8 @@ class Extractor {
       : derive_(std::move(derive)) {
     ExtractorSpec spec;
     for (const auto& [column, kind, size] : fields) {
-      require(column >= 0 && size >= 0, "fields: column and size must not be negative");
+      require(0 <= column && column <= kMaxColumn, "fields: column must be 0 to 65535");
+      require(size >= 0, "fields: size must not be negative");
       spec.fields.push_back({column, kind_of(kind), static_cast<std::size_t>(size)});
       columns_ = std::max(columns_, column + 1);
     }
@@ -69,8 +72,10 @@ class Extractor {
     ExtractedRows out;
     TemplateExtractor::Memory memory;
     {
-      const nb::gil_scoped_release release;
+      const ReleasedGil release;
+      PollEvery poll(1 << 14);  // per sequence
       for (std::size_t i = 0; i + 1 < x.begin.size(); ++i) {
+        poll.step();
         extractor_->learn({x, x.begin[i], x.begin[i + 1]}, derived_, memory, out);
       }
       extractor_->freeze(values_.size());
@@ -90,10 +95,12 @@ class Extractor {
     constexpr std::int64_t kTaskTokens = 1024;  // tokens per task; chosen by hand
     const std::int64_t tasks = std::clamp<std::int64_t>(x.begin.back() / kTaskTokens, 1, 8 * threads);
     std::vector<ExtractedRows> parts(tasks);
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     parallel_for(tasks, threads, [&] {
       return [&, this, memory = TemplateExtractor::Memory()](std::int64_t task) mutable {
+        PollEvery poll(1 << 14);  // per sequence
         for (std::int64_t i = count * task / tasks; i < count * (task + 1) / tasks; ++i) {
+          poll.step();
           extractor_->find({x, x.begin[i], x.begin[i + 1]}, derived_, derived, memory, parts[task]);
         }
       };
@@ -107,6 +114,11 @@ class Extractor {
   std::uint32_t attributes() const { return extractor_->attributes().size(); }
   std::uint32_t edge_attributes() const { return extractor_->edges().size(); }
   int key_size() const { return extractor_->attributes().stride(); }
+  // Returns the longest run of used slots of all tables.
+  std::size_t longest_run() const {
+    return std::max({values_.longest_run(), raw_.longest_run(), extractor_->attributes().longest_run(),
+                     extractor_->edges().longest_run()});
+  }
   // Returns the keys of all attributes, (attributes, key_size), flat, as an argument of restore().
   Numpy<std::uint32_t> keys(bool edge) const {
     const auto& keys = (edge ? extractor_->edges() : extractor_->attributes()).keys();
@@ -157,7 +169,10 @@ class Extractor {
     NameParser parser(literals, numbers);
     table.reserve(table.size() + static_cast<std::size_t>(count));
     source.reserve(static_cast<std::size_t>(count));
+    const HeldGil held;
+    PollEvery poll(1 << 10);
     for (std::int64_t i = 0; i < count; ++i) {
+      poll.step();
       const std::string_view name = string_at(data, begin, size, which.data()[i]);
       const std::size_t readings =
           parser.for_each_reading(name, [&](std::uint32_t n, const auto& values) {
@@ -183,8 +198,8 @@ class Extractor {
   }
 
  private:
-  // The largest number of readings in addition to two per name. With more, the literals are too
-  // ambiguous, and memory would grow.
+  // The names together may have two readings (ways to parse them) per name, plus this number. With more,
+  // the literals are too ambiguous, and memory would grow.
   static constexpr std::int64_t kSpareReadings = 1 << 16;
 
   // Adds the templates and returns the largest number of parts of a template.
@@ -249,12 +264,17 @@ class Extractor {
     KeyTable& table = edge ? extractor_->edges() : extractor_->attributes();
     const int stride = table.stride();
     require(keys.shape(0) % stride == 0, "keys: the size must be a multiple of key_size");
+    const HeldGil held;
+    PollEvery poll(256);
+    std::vector<std::uint32_t> key(static_cast<std::size_t>(stride));  // a copy: it is validated
     for (std::size_t i = 0; i < keys.shape(0); i += stride) {
-      const std::uint32_t* key = keys.data() + i;
+      poll.step();
+      std::copy_n(keys.data() + i, stride, key.begin());
       const std::uint32_t before = table.size();
       for (int p = 1; p < stride; ++p)
         require(key[p] == kNone || key[p] < values_.size(), "keys: a value is out of range");
-      require(table.intern(key, table.hash(key)) == before, "keys: an attribute is repeated");
+      require(table.intern(key.data(), table.hash(key.data())) == before,
+              "keys: an attribute is repeated");
     }
   }
 
@@ -289,14 +309,17 @@ class Extractor {
   // Calls use(column, text) for all columns of all tokens, and close() after each sequence.
   template <class Use, class Close>
   void read(nb::handle sequences, const Use& use, const Close& close) const {
+    const HeldGil held;
     const Items all(sequences.ptr());
     require(all.valid(), "X must be a list of sequences");
+    PollEvery poll(1 << 10);  // per token
     for (Py_ssize_t i = 0; i < all.size(); ++i) {
       const Items tokens(all[i]);
       if (!tokens.valid()) {
         throw SequenceError(i, "sequence {sequence} must be a list of tokens, not " + type_name(all[i]));
       }
       for (Py_ssize_t t = 0; t < tokens.size(); ++t) {
+        poll.step();
         prefetch_tokens(tokens, t);
         read_token(tokens[t], i, t, use);
       }
@@ -320,7 +343,7 @@ class Extractor {
     std::string_view text;
     if (PyUnicode_Check(token)) {
       if (columns_ > 1)
-        fail(i, t, "the features need " + std::to_string(columns_) + " columns, this token is a str");
+        fail(i, t, "the features need " + std::to_string(columns_) + " columns, this token has 1");
       if (!text_of(token, &text)) fail(i, t, "the token has surrogates and cannot be encoded");
       return use(0, text);
     }
@@ -349,7 +372,7 @@ class Extractor {
         sequences,
         [&](int column, std::string_view text) {
           std::uint32_t id = raw_.find(text);
-          if (id == kNone) {  // nothing may change before derive_all(), which can throw
+          if (id == kNone) {  // derive_all() can throw, so it comes before all changes
             const std::vector<std::uint32_t> field_values = derive_all(std::string(text), true);
             id = raw_.intern(text);
             derived_.push(field_values);
@@ -360,7 +383,8 @@ class Extractor {
     return x;
   }
 
-  // Does the same without adding values. New values get numbers that are valid only with `fresh`.
+  // Does the same without changing this object: new values are added to `fresh`, and are numbered after
+  // the known ones.
   EncodedTokens encode_known(nb::handle sequences, StringTable& fresh) const {
     EncodedTokens x;
     x.columns.resize(columns_);
@@ -403,5 +427,6 @@ void bind_features(nb::module_& m) {
            nb::arg("which"), nb::arg("literals"), nb::arg("numbers"), nb::arg("edge"))
       .def_prop_ro("attributes", &Extractor::attributes)
       .def_prop_ro("edge_attributes", &Extractor::edge_attributes)
-      .def_prop_ro("key_size", &Extractor::key_size);
+      .def_prop_ro("key_size", &Extractor::key_size)
+      .def_prop_ro("longest_run", &Extractor::longest_run);
 }

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/poll.hpp"
 #include "bindings/base/python_text.hpp"
 
 namespace trellis {
@@ -29,6 +30,7 @@ struct Reading {
   // The sequence and position that are being read, for error messages. -1 means that the caller passed
   // only one sequence.
   std::int64_t sequence = -1, position = 0;
+  PollEvery poll{256};  // per name: one position can have millions
 
   std::string_view name_at(std::size_t k) const {
     const std::uint32_t from = k == 0 ? 0 : end[k - 1];
@@ -70,22 +72,15 @@ struct Reading {
     constexpr int kMaxDepth = 16;  // a list or dict may contain itself
     if (depth > kMaxDepth) wrong("features are nested too deeply");
     const std::size_t before = name.size();
-    if (PyDict_Check(object)) {
-      PyObject *key, *item;
-      Py_ssize_t at = 0;
-      while (PyDict_Next(object, &at, &key, &item)) {
-        append(key);
-        add_value(item, depth);
-        name.resize(before);
-      }
-      return;
-    }
+    if (PyDict_Check(object)) return add_dict(object, depth);
     const nanobind::object items = nanobind::steal(PySequence_Fast(object, ""));
     if (!items.is_valid()) {
-      PyErr_Clear();
+      clear_expected({PyExc_TypeError, PyExc_ValueError});
       wrong("features must be a dict, or a list or set of str, not " + type_name(object));
     }
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
+    // Python code can run at a poll and may change the list, so its size is read after the poll. No
+    // Python code runs in the rest of the loop.
+    for (Py_ssize_t i = 0; poll.step(), i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
       PyObject* item = PySequence_Fast_GET_ITEM(items.ptr(), i);
       if (before == 0) {  // without a prefix, the name is not copied
         std::string_view item_text;
@@ -95,6 +90,22 @@ struct Reading {
       }
       append(item);
       emit(name, 1.0);
+      name.resize(before);
+    }
+  }
+
+  // Adds a dict. Its values and polls may run Python code, which may change the dict: a changed size is
+  // an error, and at most `size` items are read.
+  void add_dict(PyObject* dict, int depth) {
+    const std::size_t before = name.size();
+    const Py_ssize_t size = PyDict_GET_SIZE(dict);
+    PyObject *key, *item;
+    Py_ssize_t at = 0;
+    for (Py_ssize_t i = 0; i < size && PyDict_Next(dict, &at, &key, &item); ++i) {
+      append(key);
+      add_value(item, depth);
+      poll.step();
+      if (PyDict_GET_SIZE(dict) != size) wrong("the dict has changed while its features were read");
       name.resize(before);
     }
   }
@@ -114,6 +125,8 @@ struct Reading {
       name.append(item_text);
       return emit(name, 1.0);
     }
+    // From here on Python code may run, and the dict that contains the item may lose it.
+    const nanobind::object owner = nanobind::borrow(item);
     if (PyDict_Check(item) || PyList_Check(item) || PyTuple_Check(item) || PyAnySet_Check(item)) {
       name.push_back(':');
       return add(item, depth + 1);
@@ -121,7 +134,7 @@ struct Reading {
     const double number = PyFloat_AsDouble(item);
     if (number == -1.0 && PyErr_Occurred() != nullptr) {
       const bool large = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
-      PyErr_Clear();
+      clear_expected({PyExc_TypeError, PyExc_ValueError, PyExc_OverflowError});
       wrong("the value of " + name + " " +
             (large ? "is too large" : "must be a str or a number, not " + type_name(item)));
     }

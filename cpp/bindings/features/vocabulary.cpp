@@ -1,13 +1,13 @@
 // Binds vocabularies of ready features: reads Python dicts and lists, looks up names without the GIL.
 #include "bindings/features/vocabulary.hpp"
 
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 
 #include "base/thread_pool.hpp"
+#include "bindings/base/casters.hpp"
+#include "bindings/base/gil.hpp"
 #include "bindings/bindings.hpp"
 
 namespace nb = nanobind;
@@ -49,14 +49,16 @@ constexpr std::size_t kBlockBytes = 1 << 20;  // bytes of the text of a block; c
 // Reads a block of sequences, then looks up its names, so that the text in memory stays small.
 template <class LookUp>
 Vocabulary::Arrays read_all(nb::handle sequences, const LookUp& look_up) {
+  const HeldGil held;
   const Items all(sequences.ptr());
   require(all.valid(), "X must be a list of sequences");
   Reading r;
+  PollEvery poll(1 << 10);  // per token
   Result result;
   std::vector<std::uint32_t> ids;
   const auto flush = [&] {
     ids.resize(r.end.size());
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     look_up(r, ids);
     result.take(r, ids);
     r.clear();
@@ -69,6 +71,7 @@ Vocabulary::Arrays read_all(nb::handle sequences, const LookUp& look_up) {
     r.sequence = i;
     r.position = 0;
     for (Py_ssize_t t = 0; t < tokens.size(); ++t) {
+      poll.step();
       r.add_position(tokens[t]);
       if (r.text.size() >= kBlockBytes) flush();
     }
@@ -81,22 +84,27 @@ Vocabulary::Arrays read_all(nb::handle sequences, const LookUp& look_up) {
 
 // PySequence_Tuple accepts any iterable, and keeps its items alive.
 void ItemSequence::read(nb::handle sequence, Reading& r) {
+  const HeldGil held;
   const nb::object positions = nb::steal(PySequence_Tuple(sequence.ptr()));
   if (!positions.is_valid()) throw nb::python_error();
   r.sequence = -1;
   r.position = 0;
   for (Py_ssize_t t = 0; t < PyTuple_GET_SIZE(positions.ptr()); ++t) {
+    r.poll.step();
     r.add_position(PyTuple_GET_ITEM(positions.ptr(), t));
   }
 }
 
 // Returns one dict per position, as python-crfsuite does.
 nb::list ItemSequence::items() const {
+  const HeldGil held;
+  PollEvery poll(1 << 10);  // per name
   nb::list all;
   std::size_t k = 0;
   for (const std::int64_t stop : reading_.row) {
     nb::dict item;
     for (; k < static_cast<std::size_t>(stop); ++k) {
+      poll.step();
       const std::string_view name = reading_.name_at(k);
       item[nb::str(name.data(), name.size())] = reading_.value[k];
     }
@@ -106,18 +114,26 @@ nb::list ItemSequence::items() const {
 }
 
 Vocabulary::Arrays Vocabulary::learn(nb::handle sequences) {
-  return read_all(sequences, [this](const Reading& r, std::vector<std::uint32_t>& ids) {
-    for (std::size_t k = 0; k < r.end.size(); ++k) ids[k] = names_.intern(r.name_at(k));
-  });
+  return read_all(sequences,
+                  [this](const Reading& r, std::vector<std::uint32_t>& ids) { intern_all(r, ids); });
 }
 
 Vocabulary::Arrays Vocabulary::learn_items(const ItemSequence& items) {
+  const HeldGil held;
   const Reading& r = items.reading();
   std::vector<std::uint32_t> ids(r.end.size());
-  for (std::size_t k = 0; k < r.end.size(); ++k) ids[k] = names_.intern(r.name_at(k));
+  intern_all(r, ids);
   Result result;
   result.take(r, ids);
   return result.arrays();
+}
+
+void Vocabulary::intern_all(const Reading& r, std::vector<std::uint32_t>& ids) {
+  PollEvery poll(256);
+  for (std::size_t k = 0; k < ids.size(); ++k) {
+    poll.step();
+    ids[k] = names_.intern(r.name_at(k));
+  }
 }
 
 Vocabulary::Arrays Vocabulary::find(nb::handle sequences, int threads) const {
@@ -140,8 +156,12 @@ std::tuple<Numpy<char>, Numpy<std::int64_t>> Vocabulary::strings() const {
 }
 
 void Vocabulary::restore(const std::vector<std::string>& names) {
-  for (std::size_t i = 0; i < names.size(); ++i)
+  const HeldGil held;
+  PollEvery poll(256);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    poll.step();
     require(names_.intern(names[i]) == i, "names: a name is repeated");
+  }
 }
 
 // Adds all names. names_ changes only after every name has been checked.
@@ -150,9 +170,12 @@ void Vocabulary::restore_from(nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c
                               nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig> size) {
   require(begin.shape(0) == size.shape(0), "names: begin and size must have the same length");
   require(names_.size() == 0, "names: the vocabulary is not empty");
+  const HeldGil held;
   const auto bytes = static_cast<std::int64_t>(data.shape(0));
   StringTable names;
+  PollEvery poll(256);
   for (std::size_t i = 0; i < begin.shape(0); ++i) {
+    poll.step();
     const std::int64_t from = begin.data()[i], length = size.data()[i];
     require(0 <= from && 0 <= length && from <= bytes && length <= bytes - from,
             "names: a name ends past the data");
@@ -186,5 +209,6 @@ void bind_vocabulary(nb::module_& m) {
       .def("strings", &Vocabulary::strings)
       .def("restore", &Vocabulary::restore)
       .def("restore_from", &Vocabulary::restore_from, nb::arg("data"), nb::arg("begin"), nb::arg("size"))
+      .def_prop_ro("longest_run", &Vocabulary::longest_run)
       .def("__len__", &Vocabulary::size);
 }

@@ -48,6 +48,7 @@ class Vocabulary {
   Arrays learn_items(const ItemSequence& items);
   Arrays find(nanobind::handle sequences, int threads) const;  // omits unknown names
   std::uint32_t size() const { return names_.size(); }
+  std::size_t longest_run() const { return names_.longest_run(); }
   std::tuple<Numpy<char>, Numpy<std::int64_t>> strings() const;
   void restore(const std::vector<std::string>& names);
   // Name i is data[begin[i] : begin[i] + size[i]]; it must be UTF-8 without NUL.
@@ -58,6 +59,9 @@ class Vocabulary {
   const StringTable& names() const { return names_; }
 
  private:
+  // Adds the names of a reading; ids receives their numbers.
+  void intern_all(const Reading& r, std::vector<std::uint32_t>& ids);
+
   StringTable names_;
 };
 

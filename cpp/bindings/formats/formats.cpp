@@ -12,6 +12,8 @@
 
 #include "base/tables.hpp"
 #include "bindings/base/arrays.hpp"
+#include "bindings/base/gil.hpp"
+#include "bindings/base/views.hpp"
 #include "bindings/bindings.hpp"
 #include "formats/cqdb.hpp"
 #include "formats/named_weights.hpp"
@@ -27,19 +29,21 @@ using Integers = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::
 
 // Returns the bytes of a CQDB dictionary; string i is data[ends[i] : ends[i + 1]].
 Numpy<std::uint8_t> make_cqdb(Bytes data, Integers ends) {
-  const auto count = static_cast<std::int64_t>(ends.shape(0)) - 1;
-  require(count >= 0 && ends.data()[0] == 0, "ends must begin with 0");
-  for (std::int64_t i = 0; i < count; ++i)
-    require(ends.data()[i] <= ends.data()[i + 1], "ends must ascend");
-  require(ends.data()[count] == static_cast<std::int64_t>(data.shape(0)),
+  const std::vector<std::int64_t> end = copy_of(ends);
+  const auto count = static_cast<std::int64_t>(end.size()) - 1;
+  require(count >= 0 && end[0] == 0, "ends must begin with 0");
+  for (std::int64_t i = 0; i < count; ++i) require(end[i] <= end[i + 1], "ends must ascend");
+  require(end[count] == static_cast<std::int64_t>(data.shape(0)),
           "the last entry of ends must be the size of data");
   std::vector<std::uint8_t> bytes;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     const char* text = reinterpret_cast<const char*>(data.data());
     cqdb::Writer writer;
+    PollEvery poll(256);
     for (std::int64_t i = 0; i < count; ++i) {
-      writer.put({text + ends.data()[i], static_cast<std::size_t>(ends.data()[i + 1] - ends.data()[i])});
+      poll.step();
+      writer.add({text + end[i], static_cast<std::size_t>(end[i + 1] - end[i])});
     }
     bytes = writer.finish();
   }
@@ -52,23 +56,26 @@ std::int64_t repeated(Bytes data, Integers begin, Integers size) {
   require(begin.shape(0) == size.shape(0) && begin.shape(0) < kNone,
           "begin and size must have the same length");
   const auto bytes = static_cast<std::int64_t>(data.shape(0));
+  const std::vector<std::int64_t> first = copy_of(begin), sizes = copy_of(size);
   const auto string = [&](std::size_t i) {
     const char* text = reinterpret_cast<const char*>(data.data());
-    return std::string_view(text + begin.data()[i], static_cast<std::size_t>(size.data()[i]));
+    return std::string_view(text + first[i], static_cast<std::size_t>(sizes[i]));
   };
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> hashes(begin.shape(0));
-  for (std::size_t i = 0; i < hashes.size(); ++i) {
-    const std::int64_t at = begin.data()[i], length = size.data()[i];
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const std::int64_t at = first[i], length = sizes[i];
     require(0 <= at && 0 <= length && at <= bytes && length <= bytes - at,
             "a string ends past the data");
-    hashes[i] = {hash_bytes(string(i).data(), string(i).size()), static_cast<std::uint32_t>(i)};
   }
-  const nb::gil_scoped_release release;
-  std::sort(hashes.begin(), hashes.end());
-  for (std::size_t i = 0; i < hashes.size(); ++i) {
-    for (std::size_t j = i; j > 0 && hashes[j - 1].first == hashes[i].first; --j) {
-      if (string(hashes[j - 1].second) == string(hashes[i].second)) return hashes[i].second;
-    }
+  const ReleasedGil release;
+  PollEvery poll(16);
+  const auto hash = [&](std::uint32_t i) { return hash_bytes(string(i).data(), string(i).size()); };
+  Slots slots;
+  slots.reserve(first.size(), hash);
+  for (std::uint32_t i = 0; i < first.size(); ++i) {
+    poll.step();
+    const auto same = [&](std::uint32_t other) { return string(other) == string(i); };
+    if (slots.find(hash(i), same) != kNone) return i;
+    slots.insert(hash(i), hash);
   }
   return -1;
 }
@@ -88,9 +95,11 @@ class WeightReader {
 
   // Reads a block. Returns the kind of fault and the line; ("", b"") if all lines are valid.
   std::pair<const char*, nb::bytes> feed(const nb::bytes& block) {
+    const HeldGil held;
+    const BusyMark mark(busy_);
     std::string_view wrong;
     const auto fault = lines_.feed({block.c_str(), block.size()}, &wrong);
-    const char* const names[] = {"", "text", "order", "room"};
+    const char* const names[] = {"", "text", "order", "capacity"};
     const bool none = fault == TextWeightReader::Fault::none;
     return {names[static_cast<int>(fault)], nb::bytes(wrong.data(), none ? 0 : wrong.size())};
   }
@@ -101,6 +110,7 @@ class WeightReader {
   Index index_;
   Weight weight_;
   TextWeightReader lines_;
+  bool busy_ = false;
 };
 
 template <class Cell>
@@ -122,7 +132,8 @@ split(Integers number, WeightReader::Weight weight, Integers begin, Bytes states
           "begin, states and bare must fit together");
   require(weight.shape(0) == count, "number and weight must have the same length");
   require(0 < labels && labels < 1 << 15, "labels must be 1 to 32767");
-  const std::int64_t *b = begin.data(), *n = number.data();
+  const std::vector<std::int64_t> first = copy_of(begin);
+  const std::int64_t *b = first.data(), *n = number.data();
   for (std::size_t i = 0; i < names; ++i) {
     const std::int64_t max_weights = labels + labels * labels;
     require(b[i] <= b[i + 1] && b[i + 1] - b[i] <= max_weights,
@@ -132,7 +143,7 @@ split(Integers number, WeightReader::Weight weight, Integers begin, Bytes states
   require(count == 0 || (b[0] <= n[0] && n[count - 1] < b[names]), "a number belongs to no name");
   SplitWeights parts;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     parts = split_weights({.begin = {b, names + 1},
                            .states = {states.data(), names},
                            .bare = {bare.data(), names},

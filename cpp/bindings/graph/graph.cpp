@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "bindings/base/arrays.hpp"
+#include "bindings/base/gil.hpp"
 #include "bindings/base/views.hpp"
 #include "bindings/bindings.hpp"
 #include "graph/belief.hpp"
@@ -27,8 +28,6 @@ Index size(const A& array) {
   return static_cast<Index>(array.size());
 }
 
-Indices copied(const In<std::int64_t>& array) { return {array.data(), array.data() + array.size()}; }
-
 double* data(MaybeOut& out) { return out ? out->data() : nullptr; }
 
 // A factor graph without scores: `tables` is passed to each call, so that it can change in training.
@@ -36,12 +35,12 @@ class GraphBinding {
  public:
   GraphBinding(In<std::int64_t> cardinality, In<std::int64_t> begin, In<std::int64_t> scope,
                In<std::int64_t> table)
-      : graph_(copied(cardinality), copied(begin), copied(scope), copied(table)) {}
+      : graph_(copy_of(cardinality), copy_of(begin), copy_of(scope), copy_of(table)) {}
 
   // Computes the elimination order that exact() and sample() need. Returns (fits, width, entries).
   nb::tuple plan(double most_entries) {
     try {
-      const nb::gil_scoped_release release;
+      const ReleasedGil release;
       plan_ = Eliminator(graph_, most_entries).run();
     } catch (const TooWide& error) {
       return nb::make_tuple(false, error.width, error.entries);
@@ -56,7 +55,7 @@ class GraphBinding {
     require(size(log_z) == graph_.variables(), "log_z must have one entry per variable");
     check_marginals(variable, factor);
     require(variable || !factor, "factor marginals require variable marginals");
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     Exact run(graph_, planned(), tables.data(), threads);
     run.collect<false>(log_z.data());
     if (variable && possible(log_z)) run.distribute(variable->data(), data(factor));
@@ -67,10 +66,13 @@ class GraphBinding {
     check(tables, threads);
     require(size(score) == graph_.variables() && size(labels) == graph_.variables(),
             "score and labels must have one entry per variable");
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     Exact run(graph_, planned(), tables.data(), threads);
     run.collect<true>(score.data());
-    run.best(labels.data());
+    // The search reads the labels that it has written, so they are private until it ends.
+    Indices best(static_cast<std::size_t>(graph_.variables()));
+    run.best(best.data());
+    std::copy(best.begin(), best.end(), labels.data());
   }
 
   // Draws n labellings. uniforms and labels are (n, variables), flat. Returns False if every labelling
@@ -79,23 +81,26 @@ class GraphBinding {
     check(tables, threads);
     require(size(uniforms) == size(labels) && size(labels) % std::max<Index>(1, graph_.variables()) == 0,
             "uniforms and labels must be (n, variables)");
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     Exact run(graph_, planned(), tables.data(), threads);
     std::vector<double> log_z(static_cast<std::size_t>(graph_.variables()));
     run.collect<false>(log_z.data());
     for (const double z : log_z) {
       if (z == kForbidden) return false;
     }
+    Indices drawn(static_cast<std::size_t>(graph_.variables()));  // private: sample() reads it too
     for (Index at = 0; at < size(labels); at += graph_.variables()) {
-      run.sample(uniforms.data() + at, labels.data() + at);
+      run.sample(uniforms.data() + at, drawn.data());
+      std::copy(drawn.begin(), drawn.end(), labels.data() + at);
     }
     return true;
   }
 
   // Runs belief propagation. Returns (iterations, residual, converged, possible).
   nb::tuple propagate(Doubles tables, Doubles weight, bool max_product, bool residual, double damping,
-                      double tolerance, Index most, int threads, Out<double> variable, MaybeOut factor,
-                      Out<double> log_v, Out<double> log_f, Out<double> messages) const {
+                      double tolerance, Index max_iterations, int threads, Out<double> variable,
+                      MaybeOut factor, Out<double> log_v, Out<double> log_f,
+                      Out<double> messages) const {
     check(tables, threads);
     require(size(weight) == graph_.factors(), "weight must have one entry per factor");
     for (Index f = 0; f < graph_.factors(); ++f)
@@ -108,13 +113,13 @@ class GraphBinding {
     require(size(messages) == graph_.message.back(), "messages has the wrong size");
     BeliefReport report{};
     {
-      const nb::gil_scoped_release release;
+      const ReleasedGil release;
       Belief run(graph_, tables.data(), weight.data(),
                  {.max_product = max_product,
                   .residual = residual,
                   .damping = damping,
                   .tolerance = tolerance,
-                  .max_iterations = most,
+                  .max_iterations = max_iterations,
                   .threads = threads});
       report = run.run();
       run.finish(variable.data(), data(factor), log_v.data(), log_f.data());
@@ -126,33 +131,36 @@ class GraphBinding {
   // Returns the score of one labelling, (variables).
   double score(Doubles tables, In<std::int64_t> labels) const {
     check(tables, 1);
-    check_labels(labels.data(), size(labels), 1);
-    const nb::gil_scoped_release release;
-    return LocalUpdates(graph_, tables.data()).score(labels.data());
+    const Indices assigned = checked_labels(labels, 1);
+    const ReleasedGil release;
+    return LocalUpdates(graph_, tables.data()).score(assigned.data());
   }
 
   // Computes, for each variable, the scores of its labels given the labels of all others; out is indexed
   // by first_label.
   void conditionals(Doubles tables, In<std::int64_t> labels, Out<double> out) const {
     check(tables, 1);
-    check_labels(labels.data(), size(labels), 1);
+    const Indices assigned = checked_labels(labels, 1);
     require(size(out) == graph_.first_label.back(), "out must have one entry per label");
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     const LocalUpdates local(graph_, tables.data());
+    PollEvery poll(1 << 10);  // per variable
     for (Index v = 0; v < graph_.variables(); ++v) {
-      local.conditional(v, labels.data(), out.data() + graph_.first_label[v]);
+      poll.step();
+      local.conditional(v, assigned.data(), out.data() + graph_.first_label[v]);
     }
   }
 
   // Runs iterated conditional modes. Returns (sweeps, converged).
-  nb::tuple climb(Doubles tables, Out<std::int64_t> labels, Index most) const {
+  nb::tuple climb(Doubles tables, Out<std::int64_t> labels, Index max_sweeps) const {
     check(tables, 1);
-    check_labels(labels.data(), size(labels), 1);
+    Indices assigned = checked_labels(labels, 1);
     bool converged = false;
     Index sweeps = 0;
     {
-      const nb::gil_scoped_release release;
-      sweeps = LocalUpdates(graph_, tables.data()).climb(most, labels.data(), &converged);
+      const ReleasedGil release;
+      sweeps = LocalUpdates(graph_, tables.data()).climb(max_sweeps, assigned.data(), &converged);
+      std::copy(assigned.begin(), assigned.end(), labels.data());
     }
     return nb::make_tuple(sweeps, converged);
   }
@@ -164,32 +172,33 @@ class GraphBinding {
     check(tables, threads);
     require(chains > 0 && sweeps >= 0 && chains < kMaxEntries && sweeps < kMaxEntries,
             "chains and sweeps are out of range");
-    check_labels(labels.data(), size(labels), chains);
+    Indices assigned = checked_labels(labels, chains);
     const Index n = graph_.variables();
     require(size(uniforms) == chains * sweeps * n && size(kept) == size(uniforms),
             "uniforms and kept must be (chains, sweeps, variables)");
     require(size(score) == chains * sweeps, "score must be (chains, sweeps)");
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     LocalUpdates(graph_, tables.data())
         .gibbs({.chains = chains,
                 .sweeps = sweeps,
                 .uniforms = uniforms.data(),
-                .labels = labels.data(),
+                .labels = assigned.data(),
                 .kept = kept.data(),
                 .score = score.data()},
                threads);
+    std::copy(assigned.begin(), assigned.end(), labels.data());
   }
 
   // Runs mean field. Returns (sweeps, change, expected score).
-  nb::tuple mean_field(Doubles tables, Out<double> q, Index most, double tolerance) const {
+  nb::tuple mean_field(Doubles tables, Out<double> q, Index max_sweeps, double tolerance) const {
     check(tables, 1);
     require(size(q) == graph_.first_label.back(), "q must have one entry per label");
     Index sweeps = 0;
     double change = 0.0, expected = 0.0;
     {
-      const nb::gil_scoped_release release;
+      const ReleasedGil release;
       const LocalUpdates local(graph_, tables.data());
-      sweeps = local.mean_field(most, tolerance, q.data(), &change);
+      sweeps = local.mean_field(max_sweeps, tolerance, q.data(), &change);
       expected = local.expected_score(q.data());
     }
     return nb::make_tuple(sweeps, change, expected);
@@ -208,12 +217,17 @@ class GraphBinding {
     require(!factor || size(*factor) == graph_.entries.back(), "factor marginals have the wrong size");
   }
 
-  void check_labels(const std::int64_t* labels, Index count, Index rows) const {
+  // Returns a validated copy of labels, (rows, variables). They index tables.
+  template <class Array>
+  Indices checked_labels(const Array& array, Index rows) const {
+    Indices labels = copy_of(array);
+    const auto count = static_cast<Index>(labels.size());
     require(count == rows * graph_.variables(), "labels must have one entry per variable");
     for (Index i = 0; i < count; ++i) {
       require(labels[i] >= 0 && labels[i] < graph_.cardinality[i % graph_.variables()],
               "a label is out of range");
     }
+    return labels;
   }
 
   const EliminationPlan& planned() const {
@@ -248,14 +262,14 @@ void bind_graph(nb::module_& m) {
            nb::arg("threads"))
       .def("propagate", &GraphBinding::propagate, nb::arg("tables"), nb::arg("weight"),
            nb::arg("max_product"), nb::arg("residual"), nb::arg("damping"), nb::arg("tolerance"),
-           nb::arg("most"), nb::arg("threads"), nb::arg("variable"), nb::arg("factor").none(),
+           nb::arg("max_iterations"), nb::arg("threads"), nb::arg("variable"), nb::arg("factor").none(),
            nb::arg("log_v"), nb::arg("log_f"), nb::arg("messages"))
       .def("score", &GraphBinding::score, nb::arg("tables"), nb::arg("labels"))
       .def("conditionals", &GraphBinding::conditionals, nb::arg("tables"), nb::arg("labels"),
            nb::arg("out"))
-      .def("climb", &GraphBinding::climb, nb::arg("tables"), nb::arg("labels"), nb::arg("most"))
+      .def("climb", &GraphBinding::climb, nb::arg("tables"), nb::arg("labels"), nb::arg("max_sweeps"))
       .def("gibbs", &GraphBinding::gibbs, nb::arg("tables"), nb::arg("chains"), nb::arg("sweeps"),
            nb::arg("uniforms"), nb::arg("labels"), nb::arg("kept"), nb::arg("score"), nb::arg("threads"))
-      .def("mean_field", &GraphBinding::mean_field, nb::arg("tables"), nb::arg("q"), nb::arg("most"),
-           nb::arg("tolerance"));
+      .def("mean_field", &GraphBinding::mean_field, nb::arg("tables"), nb::arg("q"),
+           nb::arg("max_sweeps"), nb::arg("tolerance"));
 }

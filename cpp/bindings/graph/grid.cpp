@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "bindings/base/arrays.hpp"
+#include "bindings/base/gil.hpp"
 #include "bindings/bindings.hpp"
 #include "dispatch.hpp"
 
@@ -33,7 +34,7 @@ bool is_shared(const Table& table, std::int64_t height, std::int64_t width, std:
 class GridBinding {
  public:
   GridBinding(Image unary, Table horizontal, Table vertical, bool max_product, double damping,
-              double tolerance, std::int64_t most, int threads, double horizontal_weight,
+              double tolerance, std::int64_t max_sweeps, int threads, double horizontal_weight,
               double vertical_weight)
       : unary_(unary) {
     const auto size = [&](std::size_t axis) { return static_cast<std::int64_t>(unary.shape(axis)); };
@@ -55,12 +56,12 @@ class GridBinding {
                             .vertical = vertical.data(),
                             .horizontal_shared = is_shared(horizontal, height_, width_ - 1, labels_),
                             .vertical_shared = is_shared(vertical, height_ - 1, width_, labels_)};
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     grid_.emplace(scores, kernels().grid,
                   GridOptions{.max_product = max_product,
                               .damping = damping,
                               .tolerance = tolerance,
-                              .max_sweeps = most,
+                              .max_sweeps = max_sweeps,
                               .threads = threads,
                               .horizontal_weight = horizontal_weight,
                               .vertical_weight = vertical_weight});
@@ -75,14 +76,14 @@ class GridBinding {
   // Fills out, (H, W, L), with beliefs. Returns False if a pixel has no possible label.
   bool beliefs(nb::ndarray<double, nb::ndim<3>, nb::c_contig, nb::device::cpu> out) const {
     require(has_shape(out, 0), "beliefs must be (H, W, L)");
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     return grid_->beliefs(out.data());
   }
 
   // Fills out, (4, H, W, L), with the messages from above, below, the left and the right.
   void messages(Messages out) const {
     require(out.shape(0) == 4 && has_shape(out, 1), "messages must be (4, H, W, L)");
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     grid_->messages(out.data());
   }
 
@@ -109,7 +110,7 @@ void bind_grid(nb::module_& m) {
       .def(nb::init<trellis::Image, trellis::Table, trellis::Table, bool, double, double, std::int64_t,
                     int, double, double>(),
            nb::arg("unary"), nb::arg("horizontal"), nb::arg("vertical"), nb::arg("max_product"),
-           nb::arg("damping"), nb::arg("tolerance"), nb::arg("most"), nb::arg("threads"),
+           nb::arg("damping"), nb::arg("tolerance"), nb::arg("max_sweeps"), nb::arg("threads"),
            nb::arg("horizontal_weight") = 1.0, nb::arg("vertical_weight") = 1.0)
       .def("report", &GridBinding::report)
       .def("beliefs", &GridBinding::beliefs, nb::arg("out"))

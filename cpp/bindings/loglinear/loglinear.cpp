@@ -3,11 +3,12 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/vector.h>
 
 #include <optional>
 
 #include "bindings/base/arrays.hpp"
+#include "bindings/base/casters.hpp"
+#include "bindings/base/gil.hpp"
 #include "bindings/bindings.hpp"
 #include "bindings/loglinear/scorer.hpp"
 #include "loglinear/objective.hpp"
@@ -30,8 +31,8 @@ class TrainingData {
       : weights_(weights),
         rows_(rows),
         edges_(edges),
-        row_begin_(row_begin),
-        label_(label),
+        row_begin_(share(copy_of(row_begin))),
+        label_(share(copy_of(label))),
         allowed_(allowed),
         weight_(weight),
         cost_(cost),
@@ -39,18 +40,18 @@ class TrainingData {
         start_(start),
         end_(end) {
     const std::int64_t labels = weights.labels, count = rows.view().rows;
-    check_begin(row_begin, count, "row_begin does not fit the rows");
-    for (std::int64_t i = 1; i < size_of(row_begin); ++i) {
-      require(row_begin.data()[i - 1] < row_begin.data()[i], "row_begin: a sequence has no rows");
+    check_begin(*row_begin_, count, "row_begin does not fit the rows");
+    for (std::size_t i = 1; i < row_begin_->size(); ++i) {
+      require((*row_begin_)[i - 1] < (*row_begin_)[i], "row_begin: a sequence has no rows");
     }
     require(size_of(label) == count, "label must have one entry per row");
-    for (std::int64_t i = 0; i < count; ++i) {
-      require(-1 <= label.data()[i] && label.data()[i] < labels, "a label is out of range");
+    for (const std::int32_t y : *label_) {
+      require(-1 <= y && y < labels, "a label is out of range");
     }
     const auto square = [&](const auto& a) {
       return size_of(a) == labels && std::int64_t(a.shape(1)) == labels;
     };
-    require(weights.edge_begin.has_value() == edges.has_value(),
+    require((weights.edge_begin != nullptr) == edges.has_value(),
             "edge rows require edge weights, and vice versa");
     require(!edges || edges->view().rows == count, "edges and rows must have the same number of rows");
     require(!allowed || (size_of(*allowed) == count && std::int64_t(allowed->shape(1)) == labels),
@@ -71,14 +72,11 @@ class TrainingData {
   SparseRows edges() const { return edges_ ? edges_->view() : SparseRows{}; }
   std::int64_t sequences() const { return size_of(row_begin_) - 1; }
   // Returns whether the label of every row is known.
-  bool complete() const {
-    return std::find(label_.data(), label_.data() + size_of(label_), -1) ==
-           label_.data() + size_of(label_);
-  }
+  bool complete() const { return std::find(label_->begin(), label_->end(), -1) == label_->end(); }
   TrainingLabels labels() const {
     return {.sequences = sequences(),
-            .row_begin = row_begin_.data(),
-            .label = label_.data(),
+            .row_begin = row_begin_->data(),
+            .label = label_->data(),
             .allowed = data(allowed_),
             .weight = data(weight_),
             .cost = data(cost_),
@@ -97,8 +95,8 @@ class TrainingData {
   WeightLayoutArrays weights_;
   std::optional<SparseRowsArrays> rows_;
   std::optional<SparseRowsArrays> edges_;
-  In<std::int64_t> row_begin_;
-  In<std::int32_t> label_;
+  Shared<std::int64_t> row_begin_;  // row_begin_ and label_ are private copies: they index memory
+  Shared<std::int32_t> label_;
   std::optional<In<bool, 2>> allowed_;
   std::optional<In<double>> weight_, cost_;
   std::optional<In<bool, 2>> forbidden_;
@@ -110,7 +108,7 @@ class ObjectiveBinding {
  public:
   ObjectiveBinding(const TrainingData& data, bool by_step) : data_(data) {
     {
-      const nb::gil_scoped_release release;
+      const ReleasedGil release;
       objective_.emplace(data_.layout(), data_.rows(), data_.edges(), data_.labels(),
                          by_step ? Normaliser::step : Normaliser::sequence);
     }
@@ -122,7 +120,7 @@ class ObjectiveBinding {
     require(size_of(w) == objective_->size() && size_of(gradient) == objective_->size(),
             "w and gradient must have one entry per weight");
     require(threads > 0, "threads must be positive");
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     return objective_->evaluate(w.data(), l2, threads, gradient.data());
   }
 
@@ -143,17 +141,18 @@ class Online {
     require(data_.complete(), "online learning needs all labels");
     require(data_.labels().cost == nullptr, "online learning does not take label_weight");
     require(data_.edges().begin == nullptr, "online learning does not take edge attributes");
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     learner_.emplace(data_.layout(), data_.rows(), data_.labels());
   }
 
   // Returns the loss, and the scale of v after the pass.
   std::pair<double, double> sgd(In<std::int64_t> order, double lambda, double t0, std::int64_t done,
                                 Out<double> v, double scale) {
-    check(order, v);
-    const nb::gil_scoped_release release;
-    const double loss = sgd_epoch(*learner_, order_of(order), {.lambda = lambda, .t0 = t0, .done = done},
-                                  v.data(), &scale);
+    const std::vector<std::int64_t> sequences = checked_order(order);
+    check(v);
+    const ReleasedGil release;
+    const double loss = sgd_epoch(*learner_, order_of(sequences),
+                                  {.lambda = lambda, .t0 = t0, .earlier_steps = done}, v.data(), &scale);
     return {loss, scale};
   }
 
@@ -161,12 +160,13 @@ class Online {
   std::pair<std::int64_t, std::int64_t> perceptron(In<std::int64_t> order, Out<double> w,
                                                    Out<double> total, std::int64_t steps,
                                                    std::optional<Out<std::int64_t>> sequence_errors) {
-    check(order, w);
-    check(order, total);
+    const std::vector<std::int64_t> sequences = checked_order(order);
+    check(w);
+    check(total);
     require(!sequence_errors || size_of(*sequence_errors) == size_of(order),
             "sequence_errors must have one entry per sequence of the order");
-    const nb::gil_scoped_release release;
-    const std::int64_t errors = perceptron_epoch(*learner_, order_of(order),
+    const ReleasedGil release;
+    const std::int64_t errors = perceptron_epoch(*learner_, order_of(sequences),
                                                  {.w = w.data(), .total = total.data(), .steps = &steps},
                                                  sequence_errors ? sequence_errors->data() : nullptr);
     return {errors, steps};
@@ -177,11 +177,12 @@ class Online {
                                                      double aggressiveness, bool count_errors,
                                                      Out<double> w, Out<double> total,
                                                      std::int64_t steps) {
-    check(order, w);
-    check(order, total);
-    const nb::gil_scoped_release release;
+    const std::vector<std::int64_t> sequences = checked_order(order);
+    check(w);
+    check(total);
+    const ReleasedGil release;
     const double loss = passive_aggressive_epoch(
-        *learner_, order_of(order),
+        *learner_, order_of(sequences),
         {.variant = variant, .aggressiveness = aggressiveness, .count_errors = count_errors},
         {.w = w.data(), .total = total.data(), .steps = &steps});
     return {loss, steps};
@@ -189,23 +190,29 @@ class Online {
 
   // Returns the hinge loss; w and variance are (weights).
   double arow(In<std::int64_t> order, double gamma, Out<double> w, Out<double> variance) {
-    check(order, w);
-    check(order, variance);
-    const nb::gil_scoped_release release;
-    return arow_epoch(*learner_, order_of(order), gamma, w.data(), variance.data());
+    const std::vector<std::int64_t> sequences = checked_order(order);
+    check(w);
+    check(variance);
+    const ReleasedGil release;
+    return arow_epoch(*learner_, order_of(sequences), gamma, w.data(), variance.data());
   }
 
  private:
-  static Order order_of(const In<std::int64_t>& order) {
-    return {.sequence = order.data(), .count = size_of(order)};
+  static Order order_of(const std::vector<std::int64_t>& order) {
+    return {.sequence = order.data(), .count = static_cast<std::int64_t>(order.size())};
   }
 
-  void check(const In<std::int64_t>& order, const Out<double>& w) const {
+  void check(const Out<double>& w) const {
     require(size_of(w) == learner_->size(), "arrays of weights must have one entry per weight");
-    for (std::int64_t k = 0; k < size_of(order); ++k) {
-      require(0 <= order.data()[k] && order.data()[k] < data_.sequences(),
-              "order: a sequence is out of range");
+  }
+
+  // Returns a validated copy of an order: its entries index sequences.
+  std::vector<std::int64_t> checked_order(const In<std::int64_t>& order) const {
+    std::vector<std::int64_t> sequences = copy_of(order);
+    for (const std::int64_t i : sequences) {
+      require(0 <= i && i < data_.sequences(), "order: a sequence is out of range");
     }
+    return sequences;
   }
 
   TrainingData data_;
@@ -224,17 +231,17 @@ std::pair<Numpy<std::int64_t>, Numpy<std::int32_t>> seen(
   require(!allowed || (size_of(*allowed) == x.rows && std::int64_t(allowed->shape(1)) == cells),
           "allowed must be (rows, cells)");
   require(!weight || size_of(*weight) == x.rows, "weight must have one entry per row");
-  for (std::int64_t i = 0; i < x.rows; ++i)
-    require(-1 <= cell.data()[i] && cell.data()[i] < cells, "a cell is out of range");
+  const std::vector<std::int32_t> row_cells = copy_of(cell);
+  for (const std::int32_t c : row_cells) require(-1 <= c && c < cells, "a cell is out of range");
   for (std::int64_t i = 0; i < x.begin[x.rows]; ++i) {
     require(0 <= x.id[i] && x.id[i] < attributes, "an attribute is out of range");
   }
   std::optional<SeenCells> pairs;
   {
-    const nb::gil_scoped_release release;
+    const ReleasedGil release;
     pairs = seen_cells(x, attributes,
                        {.cells = cells,
-                        .cell = cell.data(),
+                        .cell = row_cells.data(),
                         .allowed = allowed ? allowed->data() : nullptr,
                         .weight = weight ? weight->data() : nullptr},
                        min_sum);

@@ -6,12 +6,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/aligned.hpp"
 #include "base/thread_pool.hpp"
 #include "bindings/base/arrays.hpp"
+#include "bindings/base/gil.hpp"
 #include "bindings/base/views.hpp"
 #include "dispatch.hpp"
 #include "loglinear/row_plan.hpp"
@@ -25,79 +28,91 @@ std::int64_t size_of(const T& array) {
 }
 
 // Checks that begin ascends from 0 to `end`.
-template <class T>
-void check_begin(const T& begin, std::int64_t end, const char* what) {
-  require(size_of(begin) > 0 && begin.data()[0] == 0, what);
-  for (std::int64_t i = 1; i < size_of(begin); ++i)
-    require(begin.data()[i - 1] <= begin.data()[i], what);
-  require(begin.data()[size_of(begin) - 1] == end, what);
+inline void check_begin(const std::vector<std::int64_t>& begin, std::int64_t end, const char* what) {
+  require(!begin.empty() && begin.front() == 0, what);
+  for (std::size_t i = 1; i < begin.size(); ++i) require(begin[i - 1] <= begin[i], what);
+  require(begin.back() == end, what);
 }
 
-// The arrays that a SparseRows points to, kept alive.
+// A private copy of an array, shared by the copies of its owner.
+template <class T>
+using Shared = std::shared_ptr<const std::vector<T>>;
+
+template <class T>
+Shared<T> share(std::vector<T> values) {
+  return std::make_shared<const std::vector<T>>(std::move(values));
+}
+template <class T>
+std::int64_t size_of(const Shared<T>& values) {
+  return static_cast<std::int64_t>(values->size());
+}
+
+// The arrays that a SparseRows points to, kept alive. `begin` is a private copy. The ids are not copied,
+// because they are large: they are checked where they index (SparseRows::id_at).
 struct SparseRowsArrays {
-  In<std::int64_t> begin;           // (rows + 1)
+  Shared<std::int64_t> begin;       // (rows + 1)
   In<std::int32_t> id;              // (entries)
   std::optional<In<double>> value;  // (entries)
 
   SparseRowsArrays(In<std::int64_t> begin_, In<std::int32_t> id_, std::optional<In<double>> value_)
-      : begin(begin_), id(id_), value(value_) {
-    check_begin(begin, size_of(id), "rows: begin does not fit the ids");
+      : begin(share(copy_of(begin_))), id(id_), value(value_) {
+    check_begin(*begin, size_of(id), "rows: begin does not fit the ids");
     require(!value || size_of(*value) == size_of(id), "rows: value must have one entry per id");
   }
   SparseRows view() const {
     return {.rows = size_of(begin) - 1,
-            .begin = begin.data(),
+            .begin = begin->data(),
             .id = id.data(),
             .value = value ? value->data() : nullptr};
   }
 };
 
-// The arrays that a WeightLayout points to, validated and kept alive; shapes as there.
+// The arrays that a WeightLayout points to, with the same shapes. They are private and validated copies:
+// every call uses them as indices, and the caller may change the original arrays at any time.
 struct WeightLayoutArrays {
   int labels;
-  In<std::int64_t> state_begin;
-  In<std::uint16_t> state_label;
-  In<std::int32_t> bigram;
-  std::optional<In<std::int64_t>> edge_begin;
-  std::optional<In<std::int32_t>> edge_bigram;
+  Shared<std::int64_t> state_begin;
+  Shared<std::uint16_t> state_label;
+  Shared<std::int32_t> bigram;
+  Shared<std::int64_t> edge_begin;   // null without edge attributes
+  Shared<std::int32_t> edge_bigram;  // null without edge attributes
 
   WeightLayoutArrays(int labels_, In<std::int64_t> state_begin_, In<std::uint16_t> state_label_,
                      In<std::int32_t> bigram_, std::optional<In<std::int64_t>> edge_begin_,
                      std::optional<In<std::int32_t>> edge_bigram_)
       : labels(labels_),
-        state_begin(state_begin_),
-        state_label(state_label_),
-        bigram(bigram_),
-        edge_begin(edge_begin_),
-        edge_bigram(edge_bigram_) {
+        state_begin(share(copy_of(state_begin_))),
+        state_label(share(copy_of(state_label_))),
+        bigram(share(copy_of(bigram_))),
+        edge_begin(edge_begin_ ? share(copy_of(*edge_begin_)) : nullptr),
+        edge_bigram(edge_bigram_ ? share(copy_of(*edge_bigram_)) : nullptr) {
     require(0 < labels && labels <= kMaxLabels, "weights: labels must be 1 to 32768");
-    check_begin(state_begin, size_of(state_label), "weights: state_begin does not fit state_label");
+    check_begin(*state_begin, size_of(state_label), "weights: state_begin does not fit state_label");
     require(size_of(state_label) < (std::int64_t{1} << 32), "weights: more than 2^32 state weights");
-    for (std::int64_t i = 0; i < size_of(state_label); ++i) {
-      require(state_label.data()[i] < labels, "weights: a label is out of range");
+    for (const std::uint16_t label : *state_label) {
+      require(label < labels, "weights: a label is out of range");
     }
-    check_bigrams(bigram);
-    require(edge_begin.has_value() == edge_bigram.has_value(),
+    check_bigrams(*bigram);
+    require((edge_begin == nullptr) == (edge_bigram == nullptr),
             "weights: edge_begin requires edge_bigram, and vice versa");
-    if (edge_begin) check_begin(*edge_begin, size_of(*edge_bigram), "weights: edge_begin does not fit");
+    if (edge_begin) check_begin(*edge_begin, size_of(edge_bigram), "weights: edge_begin does not fit");
     if (edge_bigram) check_bigrams(*edge_bigram);
   }
 
   // Checks bigrams, which are stored as from * labels + to.
-  void check_bigrams(const In<std::int32_t>& cells) const {
-    for (std::int64_t i = 0; i < size_of(cells); ++i) {
-      require(0 <= cells.data()[i] && cells.data()[i] < labels * labels,
-              "weights: a bigram is out of range");
+  void check_bigrams(const std::vector<std::int32_t>& cells) const {
+    for (const std::int32_t cell : cells) {
+      require(0 <= cell && cell < labels * labels, "weights: a bigram is out of range");
     }
   }
   WeightLayout view() const {
     return {.labels = labels,
             .attributes = size_of(state_begin) - 1,
-            .state_begin = state_begin.data(),
-            .state_label = state_label.data(),
+            .state_begin = state_begin->data(),
+            .state_label = state_label->data(),
             .bigrams = size_of(bigram),
-            .bigram = bigram.data(),
-            .edge_attributes = edge_begin ? size_of(*edge_begin) - 1 : 0,
+            .bigram = bigram->data(),
+            .edge_attributes = edge_begin ? size_of(edge_begin) - 1 : 0,
             .edge_begin = edge_begin ? edge_begin->data() : nullptr,
             .edge_bigram = edge_bigram ? edge_bigram->data() : nullptr};
   }
@@ -127,7 +142,7 @@ class Scorer {
     require(size_of(out) == count && std::int64_t(out.shape(1)) == layout_.labels,
             "out must be (rows, labels)");
     require(threads > 0, "threads must be positive");
-    const nanobind::gil_scoped_release release;
+    const ReleasedGil release;
     constexpr std::int64_t kTask = 1024;  // rows
     const SparseRows all = rows.view();
     const RowPlan plan = this->plan();
@@ -168,7 +183,7 @@ class Scorer {
     require(!forbidden || (size_of(*forbidden) == labels && std::int64_t(forbidden->shape(1)) == labels),
             "forbidden must be (labels, labels)");
     transition_scores(layout_, w_.data(), forbidden ? forbidden->data() : nullptr, base.data());
-    const nanobind::gil_scoped_release release;
+    const ReleasedGil release;
     if (!edges) {
       std::copy(base.begin(), base.end(), out.data());
       return;

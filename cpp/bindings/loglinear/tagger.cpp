@@ -1,10 +1,11 @@
 // Tags one sequence at a time, from ready features to labels, with as little overhead as possible.
 #include <nanobind/ndarray.h>
-#include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <vector>
 
+#include "bindings/base/casters.hpp"
+#include "bindings/base/gil.hpp"
 #include "bindings/bindings.hpp"
 #include "bindings/features/vocabulary.hpp"
 #include "bindings/loglinear/scorer.hpp"
@@ -32,6 +33,8 @@ class Tagger {
   }
 
   void set(nb::handle sequence) {
+    const HeldGil held;
+    const BusyMark mark(busy_);
     ItemSequence* items = nullptr;
     if (nb::try_cast(sequence, items, false) && items != nullptr) return score(items->reading());
     reading_.clear();
@@ -46,6 +49,8 @@ class Tagger {
   nb::list best() {
     nb::list tags;
     if (length_ == 0) return tags;
+    const HeldGil held;
+    const BusyMark mark(busy_);
     path_.resize(length_);
     double score = 0.0;
     Outcome outcome;
@@ -60,9 +65,11 @@ class Tagger {
   // Returns a copy of the scores of the sequence, (length, labels).
   Numpy<double> scores() const {
     const auto labels = static_cast<std::size_t>(scores_of_.labels());
-    auto* copy = new std::vector<double>(scores_.begin(), scores_.begin() + length_ * labels);
-    const nb::capsule owner(copy, [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
-    return Numpy<double>(copy->data(), {static_cast<std::size_t>(length_), labels}, owner);
+    auto vector =
+        std::make_unique<std::vector<double>>(scores_.begin(), scores_.begin() + length_ * labels);
+    const nb::capsule owner(vector.get(),
+                            [](void* p) noexcept { delete static_cast<std::vector<double>*>(p); });
+    return Numpy<double>(vector.release()->data(), {static_cast<std::size_t>(length_), labels}, owner);
   }
 
  private:
@@ -110,6 +117,7 @@ class Tagger {
   const Scorer& scores_of_;
   std::vector<double> transition_;
   std::shared_ptr<const SharedScores> shared_;
+  bool busy_ = false;  // true during a call: while it polls, Python code can run
   Reading reading_;
   std::vector<std::uint32_t> name_ids_;     // (names of the sequence), kNone if unknown
   std::vector<std::int64_t> begin_, path_;  // (length + 1), (length)

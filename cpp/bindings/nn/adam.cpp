@@ -4,6 +4,7 @@
 #include <nanobind/ndarray.h>
 
 #include "bindings/base/arrays.hpp"
+#include "bindings/base/gil.hpp"
 #include "bindings/base/views.hpp"
 #include "bindings/bindings.hpp"
 #include "dispatch.hpp"
@@ -35,7 +36,7 @@ void adam(Out<float, 2> w, Out<float, 2> m, Out<float, 2> v, In<std::int64_t> id
                       .scale = scale,
                       .epsilon = epsilon};
   const auto rows = checked_ids(ids.data(), static_cast<std::int64_t>(ids.shape(0)), table.rows);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   adam_rows(kernels().adam, table, rows, g.data(), step);
 }
 

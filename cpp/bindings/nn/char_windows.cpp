@@ -4,6 +4,7 @@
 #include <nanobind/ndarray.h>
 
 #include "bindings/base/arrays.hpp"
+#include "bindings/base/gil.hpp"
 #include "bindings/base/views.hpp"
 #include "bindings/bindings.hpp"
 #include "dispatch.hpp"
@@ -51,7 +52,7 @@ void largest(In<std::int64_t, 2> ids, In<float, 3> table, Out<float, 2> best,
   const Windows windows(ids, table);
   windows.require_like(best);
   windows.require_like(where);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   kernels().char_windows.largest(windows.all(), best.data(), where.data());
 }
 
@@ -61,7 +62,7 @@ void largest_backward(In<std::int64_t, 2> ids, In<std::int32_t, 2> where, In<flo
   const Windows windows(ids, d_table);
   windows.require_like(where);
   windows.require_like(d_best);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   largest_gradient(windows.all(), where.data(), d_best.data(), d_table.data());
 }
 

@@ -4,6 +4,7 @@
 #include <nanobind/ndarray.h>
 
 #include "bindings/base/arrays.hpp"
+#include "bindings/base/gil.hpp"
 #include "bindings/base/views.hpp"
 #include "bindings/bindings.hpp"
 #include "dispatch.hpp"
@@ -41,7 +42,7 @@ void forward(Out<float, 2> gates, In<float, 3> u, In<std::int64_t> sizes, Out<fl
   for (const auto* array : {&h, &c, &before})
     require_shape(*array, tokens, 2 * hidden, "h, c and before must be (tokens, 2 * hidden)");
   const LstmSteps steps = steps_of(sizes, tokens);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   lstm_forward(kernels().lstm, steps, hidden, u.data(),
                {gates.data(), h.data(), c.data(), before.data()}, threads);
 }
@@ -57,7 +58,7 @@ void backward(In<float, 2> d_h, In<float, 2> activations, In<float, 2> c, In<flo
   require_shape(d_h, tokens, 2 * hidden, "d_h must be (tokens, 2 * hidden)");
   require_shape(c, tokens, 2 * hidden, "c must be (tokens, 2 * hidden)");
   const LstmSteps steps = steps_of(sizes, tokens);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   lstm_backward(kernels().lstm, steps, hidden, u.data(),
                 {d_h.data(), activations.data(), c.data(), d_gates.data()}, threads);
 }

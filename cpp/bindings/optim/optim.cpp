@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bindings/base/arrays.hpp"
+#include "bindings/base/gil.hpp"
 #include "bindings/bindings.hpp"
 #include "optim/lbfgs.hpp"
 #include "optim/owlqn.hpp"
@@ -35,21 +36,21 @@ void same_size(std::int64_t n, std::initializer_list<std::int64_t> others, int t
 // Returns a · b, with the same bits for any number of threads.
 double dot(const In& a, const In& b, int threads) {
   same_size(size(a), {size(b)}, threads);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   return TRELLIS_ISA::dot(a.data(), b.data(), size(a), threads);
 }
 
 // out = w + t d
 void step(const In& w, const In& d, double t, const Out& out, int threads) {
   same_size(size(w), {size(d), size(out)}, threads);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   TRELLIS_ISA::step(w.data(), d.data(), t, size(w), out.data(), threads);
 }
 
 // Fills `out` with the pseudo-gradient and returns Σ l1_i |w_i|. All arrays are (weights).
 double pseudo_gradient(const In& w, const In& gradient, const In& l1, const Out& out, int threads) {
   same_size(size(w), {size(gradient), size(l1), size(out)}, threads);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   return TRELLIS_ISA::pseudo_gradient(w.data(), gradient.data(), l1.data(), size(w), out.data(),
                                       threads);
 }
@@ -57,7 +58,7 @@ double pseudo_gradient(const In& w, const In& gradient, const In& l1, const Out&
 // Projects the direction d in place (see core/optim/owlqn.hpp); returns d · pseudo.
 double project_direction(const In& pseudo, const In& l1, const Out& d, int threads) {
   same_size(size(pseudo), {size(l1), size(d)}, threads);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   return TRELLIS_ISA::project_direction(pseudo.data(), l1.data(), size(d), d.data(), threads);
 }
 
@@ -65,7 +66,7 @@ double project_direction(const In& pseudo, const In& l1, const Out& d, int threa
 std::pair<double, double> orthant_step(const In& w, const In& d, double t, const In& pseudo,
                                        const In& l1, const Out& out, int threads) {
   same_size(size(w), {size(d), size(pseudo), size(l1), size(out)}, threads);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   const auto result = TRELLIS_ISA::orthant_step(w.data(), d.data(), t, pseudo.data(), l1.data(), size(w),
                                                 out.data(), threads);
   return {result.penalty, result.slope};
@@ -81,7 +82,7 @@ void make_memory(Memory* self, std::int64_t n, int capacity) {
 std::tuple<double, double, bool> push(Memory& self, const In& w, const In& w_before, const In& g,
                                       const In& g_before, const In& q, int threads) {
   same_size(self.size(), {size(w), size(w_before), size(g), size(g_before), size(q)}, threads);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   const auto norms = self.push(w.data(), w_before.data(), g.data(), g_before.data(), q.data(), threads);
   return {norms.weights, norms.slope, norms.kept};
 }
@@ -89,21 +90,21 @@ std::tuple<double, double, bool> push(Memory& self, const In& w, const In& w_bef
 // Adds a pair from a checkpoint.
 void append(Memory& self, const In& s, const In& y, int threads) {
   same_size(self.size(), {size(s), size(y)}, threads);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   self.append(s.data(), y.data(), threads);
 }
 
 // Prepares direction() for another q.
 void project(Memory& self, const In& q, int threads) {
   same_size(self.size(), {size(q)}, threads);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   self.project(q.data(), threads);
 }
 
 // Fills d = -H q and returns d · q.
 double direction(const Memory& self, const In& q, const Out& d, int threads) {
   same_size(self.size(), {size(q), size(d)}, threads);
-  const nb::gil_scoped_release release;
+  const ReleasedGil release;
   return self.direction(q.data(), d.data(), threads);
 }
 

@@ -71,6 +71,7 @@ class Scratch {
   double* get(std::int64_t count) {
     if (count > size_) {
       doubles_.reset();
+      size_ = 0;  // the allocation below may fail
       doubles_ = aligned_doubles(count);
       size_ = count;
     }

@@ -6,48 +6,17 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
 
 #include "base/aligned.hpp"
+#include "base/keyed_hash.hpp"
+#include "base/poll.hpp"
 
 namespace trellis {
 
 inline constexpr std::uint32_t kNone = 0xffffffff;  // the number that stands for "no entry"
-
-// Returns the 128-bit product of a and b, folded to 64 bits by exclusive or.
-inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
-  __extension__ using Wide = unsigned __int128;
-  const Wide product = static_cast<Wide>(a) * b;
-  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
-}
-
-// Odd constants with well-mixed bits: 2^64 / golden ratio, and one of SplitMix's.
-inline constexpr std::uint64_t kMixA = 0x9e3779b97f4a7c15, kMixB = 0xd1b54a32d192ed03;
-
-// Returns the hash of n bytes at p. Files never contain it, so it may change between versions.
-inline std::uint64_t hash_bytes(const char* p, std::size_t n) {
-  std::uint64_t h = kMixA ^ n;
-  for (; n >= 8; p += 8, n -= 8) {
-    std::uint64_t word;
-    std::memcpy(&word, p, 8);
-    h = mix(h ^ word, kMixB);
-  }
-  std::uint64_t last = 0;
-  if (n > 0) std::memcpy(&last, p, n);  // the pointer of an empty string may be null
-  return mix(h ^ last, kMixB ^ h);
-}
-
-// Returns the hash of `size` integers.
-inline std::uint64_t hash_key(const std::uint32_t* key, int size) {
-  std::uint64_t h = kMixA;
-  int i = 0;
-  for (; i + 2 <= size; i += 2) h = mix(h ^ (key[i] | std::uint64_t{key[i + 1]} << 32), kMixB);
-  if (i < size) h = mix(h ^ key[i], kMixB);
-  return h ^ h >> 29;  // the low bits select the slot, so mix high bits into them
-}
 
 // The slots of a table with open addressing. The owner stores the entries and compares them.
 class Slots {
@@ -72,7 +41,7 @@ class Slots {
 
   // Returns the first entry that find() would compare, or kNone. Callers prefetch it, because it is most
   // likely the right one.
-  std::uint32_t likely(std::uint64_t hash) const {
+  std::uint32_t likely_entry(std::uint64_t hash) const {
     if (slots_.empty()) return kNone;
     for (std::size_t i = hash & mask_;; i = (i + 1) & mask_) {
       if (slots_[i] == 0) return kNone;
@@ -80,11 +49,24 @@ class Slots {
     }
   }
 
+  // Returns the length of the longest run of used slots. No lookup probes more slots than that plus one.
+  std::size_t longest_run() const {
+    std::size_t longest = 0, run = 0;
+    for (std::size_t i = 0; i < 2 * slots_.size(); ++i) {  // twice, for a run across the end
+      run = slots_[i & mask_] != 0 ? run + 1 : 0;
+      longest = std::max(longest, run);
+    }
+    return longest;
+  }
+
   // Allocates memory for `entries` entries, so that a table that will be large is not rehashed while it
   // grows.
   template <class HashOf>
   void reserve(std::size_t entries, const HashOf& hash_of) {
-    while (slots_.size() < 2 * entries) grow(hash_of);
+    if (slots_.size() >= 2 * entries) return;
+    std::size_t size = kFirstSlots;
+    while (size < 2 * entries) size *= 2;
+    resize(size, hash_of);
   }
 
   // Adds an entry that find() did not return, and returns its number.
@@ -93,17 +75,20 @@ class Slots {
     constexpr std::uint32_t kMaxEntries = kNone - 2;  // kNone and number + 1 must fit in 32 bits
     if (size_ >= kMaxEntries) throw std::length_error("a table has more than 2^32 entries");
     // A table is at most half full, so that few slots are probed per lookup.
-    if (2 * (std::size_t{size_} + 1) > slots_.size()) grow(hash_of);
+    if (2 * (std::size_t{size_} + 1) > slots_.size()) {
+      resize(slots_.empty() ? kFirstSlots : 2 * slots_.size(), hash_of);
+    }
     place(hash, size_);
     return size_++;
   }
 
  private:
+  static constexpr std::size_t kFirstSlots = 64;  // a power of two, like every later size
+
   template <class HashOf>
-  void grow(const HashOf& hash_of) {
-    constexpr std::size_t kFirstSlots = 64;  // a power of two, like every later size
-    slots_.assign(slots_.empty() ? kFirstSlots : 2 * slots_.size(), 0);
-    mask_ = slots_.size() - 1;
+  void resize(std::size_t size, const HashOf& hash_of) {
+    slots_.assign(size, 0);
+    mask_ = size - 1;
     for (std::uint32_t id = 0; id < size_; ++id) place(hash_of(id), id);
   }
 
@@ -124,6 +109,7 @@ class Slots {
 class StringTable {
  public:
   std::uint32_t size() const { return slots_.size(); }
+  std::size_t longest_run() const { return slots_.longest_run(); }
   std::string_view string(std::uint32_t id) const {
     return {bytes_.data() + ends_[id], static_cast<std::size_t>(ends_[id + 1] - ends_[id])};
   }
@@ -144,24 +130,26 @@ class StringTable {
                 std::uint32_t* id) const {
     constexpr std::int64_t kFew = 16;  // strings per group; chosen by hand
     std::uint64_t hash[kFew];
+    PollEvery poll(256 * kFew);
     for (std::int64_t begin = first; begin < first + count; begin += kFew) {
-      const std::int64_t few = std::min(kFew, first + count - begin);
+      poll.step();
+      const std::int64_t batch_size = std::min(kFew, first + count - begin);
       const auto key = [&](std::int64_t k) {
         const std::uint32_t from = begin + k == 0 ? 0 : end[begin + k - 1];
         return std::string_view(text + from, end[begin + k] - from);
       };
-      for (std::int64_t k = 0; k < few; ++k) {
+      for (std::int64_t k = 0; k < batch_size; ++k) {
         hash[k] = hash_bytes(key(k).data(), key(k).size());
         slots_.prefetch(hash[k]);
       }
-      for (std::int64_t k = 0; k < few; ++k) {
-        id[begin + k] = slots_.likely(hash[k]);
+      for (std::int64_t k = 0; k < batch_size; ++k) {
+        id[begin + k] = slots_.likely_entry(hash[k]);
         if (id[begin + k] != kNone) __builtin_prefetch(ends_.data() + id[begin + k]);
       }
-      for (std::int64_t k = 0; k < few; ++k) {
+      for (std::int64_t k = 0; k < batch_size; ++k) {
         if (id[begin + k] != kNone) __builtin_prefetch(bytes_.data() + ends_[id[begin + k]]);
       }
-      for (std::int64_t k = 0; k < few; ++k) {
+      for (std::int64_t k = 0; k < batch_size; ++k) {
         if (id[begin + k] != kNone && string(id[begin + k]) != key(k))
           id[begin + k] = find(key(k), hash[k]);
       }
@@ -171,8 +159,8 @@ class StringTable {
   // Returns the number of a string; adds the string if it is new.
   std::uint32_t intern(std::string_view s) {
     const std::uint64_t hash = hash_bytes(s.data(), s.size());
-    const std::uint32_t known = find(s, hash);
-    if (known != kNone) return known;
+    const std::uint32_t entry = find(s, hash);
+    if (entry != kNone) return entry;
     bytes_.insert(bytes_.end(), s.begin(), s.end());
     ends_.push_back(static_cast<std::int64_t>(bytes_.size()));
     return slots_.insert(hash, [this](std::uint32_t id) {
@@ -197,6 +185,7 @@ class KeyTable {
   }
   int stride() const { return stride_; }
   std::uint32_t size() const { return slots_.size(); }
+  std::size_t longest_run() const { return slots_.longest_run(); }
   const std::uint32_t* key(std::uint32_t id) const { return keys_.data() + std::size_t{id} * stride_; }
   const auto& keys() const { return keys_; }
 
@@ -205,14 +194,15 @@ class KeyTable {
   std::uint32_t find(const std::uint32_t* key, std::uint64_t hash) const {
     return slots_.find(hash, [&](std::uint32_t id) { return same(this->key(id), key); });
   }
-  // A lookup has two steps: likely() prefetches the entry, find(key, hash, likely) then compares it.
-  std::uint32_t likely(std::uint64_t hash) const {
-    const std::uint32_t id = slots_.likely(hash);
+  // A lookup has two steps: likely_entry() prefetches the entry, find(key, hash, entry) then compares
+  // it.
+  std::uint32_t likely_entry(std::uint64_t hash) const {
+    const std::uint32_t id = slots_.likely_entry(hash);
     if (id != kNone) __builtin_prefetch(key(id));
     return id;
   }
-  std::uint32_t find(const std::uint32_t* key, std::uint64_t hash, std::uint32_t likely) const {
-    if (likely == kNone || same(this->key(likely), key)) return likely;
+  std::uint32_t find(const std::uint32_t* key, std::uint64_t hash, std::uint32_t likely_entry) const {
+    if (likely_entry == kNone || same(this->key(likely_entry), key)) return likely_entry;
     return find(key, hash);
   }
   // Returns the number of a key; adds the key if it is new.
@@ -225,9 +215,9 @@ class KeyTable {
 
  private:
   bool same(const std::uint32_t* a, const std::uint32_t* b) const {
-    std::uint32_t different = 0;  // keys are short: a loop without branches beats memcmp
-    for (int i = 0; i < stride_; ++i) different |= a[i] ^ b[i];
-    return different == 0;
+    std::uint32_t differing_bits = 0;  // keys are short: a loop without branches beats memcmp
+    for (int i = 0; i < stride_; ++i) differing_bits |= a[i] ^ b[i];
+    return differing_bits == 0;
   }
 
   int stride_;

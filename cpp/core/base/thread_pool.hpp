@@ -15,6 +15,8 @@
 #include <unistd.h>
 #endif
 
+#include "base/interrupt.hpp"
+
 namespace trellis {
 
 class ThreadPool {
@@ -25,9 +27,9 @@ class ThreadPool {
     static std::atomic<ThreadPool*> current{nullptr};  // no mutex: a fork could copy it in locked state
     ThreadPool* pool = current.load();
     while (pool == nullptr || pool->owner_ != process()) {
-      auto* fresh = new ThreadPool;
-      if (current.compare_exchange_strong(pool, fresh)) return *fresh;
-      delete fresh;
+      auto* new_pool = new ThreadPool;
+      if (current.compare_exchange_strong(pool, new_pool)) return *new_pool;
+      delete new_pool;
     }
     return *pool;
   }
@@ -35,43 +37,57 @@ class ThreadPool {
   // Runs body() on up to `threads` threads, including the caller's, and returns when all have ended. The
   // bodies divide the work among themselves. A helper may start after all work is done; its body() then
   // returns at once. The caller runs `meanwhile`, if any, before its own body(). The first exception is
-  // rethrown.
+  // rethrown. The helpers belong to the caller's interruptible call, if any.
   void run(int threads, const std::function<void()>& body,
            const std::function<void()>& meanwhile = nullptr) {
     if (threads <= 1) {
       if (meanwhile) meanwhile();
       return body();
     }
-    Job job{body, threads - 1};
+    Job job{body, InterruptibleCall::current(), threads - 1};
     {
       const std::lock_guard lock(mutex_);
-      hire(threads - 1);
+      add_workers(threads - 1);
       jobs_.push_back(&job);
-      ++waiting_;
+      ++n_queued_jobs_;
     }
-    wake_.notify_all();
+    job_queued_.notify_all();
     if (meanwhile) guarded(job, meanwhile);
     guarded(job, job.body);
     {
       const std::lock_guard lock(mutex_);
-      if (std::erase(jobs_, &job) != 0) --waiting_;
+      if (std::erase(jobs_, &job) != 0) --n_queued_jobs_;
     }
     spin([&] { return job.active == 0; });
-    std::unique_lock lock(mutex_);
-    done_.wait(lock, [&] { return job.active == 0; });
+    wait_for(job);
     if (job.error) std::rethrow_exception(job.error);
   }
 
  private:
   struct Job {
     const std::function<void()>& body;
-    int tickets;  // helpers that may still join
+    InterruptibleCall* call;  // null if the caller cannot be interrupted
+    int tickets;              // helpers that may still join
     std::atomic<int> active{0};
     std::exception_ptr error = nullptr;
   };
 
+  // Waits until no helper works on the job. Meanwhile it checks for signals; one makes the helpers stop.
+  void wait_for(Job& job) {
+    constexpr std::chrono::milliseconds kPollInterval(10);
+    const auto ready = [&] { return job.active == 0; };
+    std::unique_lock lock(mutex_);
+    while (job.call != nullptr && !job_done_.wait_for(lock, kPollInterval, ready)) {
+      lock.unlock();
+      guarded(job, poll_interrupt);
+      lock.lock();
+    }
+    job_done_.wait(lock, ready);
+  }
+
   // Waits up to a millisecond without sleeping. Calls often follow each other closely, and waking a
-  // sleeping thread can take longer than a short call (docs/notes/benchmarks.md: tried, and not kept).
+  // sleeping thread can take longer than a short call. Sleeping at once gained less from a second core
+  // (docs/notes/benchmarks.md).
   template <class Ready>
   static void spin(const Ready& ready) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1);
@@ -92,7 +108,7 @@ class ThreadPool {
   }
 
   // Starts threads until the pool has `helpers` threads.
-  void hire(int helpers) {
+  void add_workers(int helpers) {
     while (workers_ < helpers) {
       try {
         std::thread([this] { work(); }).detach();
@@ -116,34 +132,37 @@ class ThreadPool {
   // Runs the loop of a worker thread: wait for a job, take one of its tickets, run its body.
   void work() {
     for (;;) {
-      spin([&] { return waiting_ > 0; });
+      spin([&] { return n_queued_jobs_ > 0; });
       std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return !jobs_.empty(); });
+      job_queued_.wait(lock, [&] { return !jobs_.empty(); });
       Job& job = *jobs_.front();
       ++job.active;
       if (--job.tickets == 0) {
         jobs_.pop_front();
-        --waiting_;
+        --n_queued_jobs_;
       }
       lock.unlock();
-      guarded(job, job.body);
+      {
+        const FollowedCall followed(job.call);
+        guarded(job, job.body);
+      }
       lock.lock();
       --job.active;
-      done_.notify_all();
+      job_done_.notify_all();
     }
   }
 
   std::mutex mutex_;
-  std::condition_variable wake_, done_;
-  std::deque<Job*> jobs_;        // jobs that have tickets left, the oldest first
-  std::atomic<int> waiting_{0};  // the size of jobs_, readable without the lock
+  std::condition_variable job_queued_, job_done_;
+  std::deque<Job*> jobs_;              // jobs that have tickets left, the oldest first
+  std::atomic<int> n_queued_jobs_{0};  // the size of jobs_, readable without the lock
   int workers_ = 0;
   const long owner_ = process();
 };
 
 // Runs tasks 0 .. count-1 on up to `threads` threads. make_worker() is called once per thread and
 // returns the function that runs a task, so scratch memory belongs to a thread. The caller's thread runs
-// `meanwhile`, if any, after the others have started.
+// `meanwhile`, if any, after the others have started. The call can be interrupted before each task.
 template <class MakeWorker>
 void parallel_for(std::int64_t count, int threads, const MakeWorker& make_worker,
                   const std::function<void()>& meanwhile = nullptr) {
@@ -151,7 +170,10 @@ void parallel_for(std::int64_t count, int threads, const MakeWorker& make_worker
   if (threads > count) threads = static_cast<int>(count);
   const auto body = [&] {
     auto worker = make_worker();
-    for (std::int64_t i = next++; i < count; i = next++) worker(i);
+    for (std::int64_t i = next++; i < count; i = next++) {
+      poll_interrupt();
+      worker(i);
+    }
   };
   ThreadPool::shared().run(threads, body, meanwhile);
 }

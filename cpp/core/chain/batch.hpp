@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/aligned.hpp"
+#include "base/poll.hpp"
 #include "base/thread_pool.hpp"
 #include "chain/batch_memory.hpp"
 #include "chain/kbest.hpp"
@@ -51,9 +52,9 @@ class ChainBatch {
         groups_(batch.lengths, batch.count, s_.log == nullptr ? 0 : kBlockRows) {
     // A batch with fewer label pairs runs on one thread, because waking a thread takes time. The value
     // was chosen by hand.
-    constexpr double kWorthThreads = 1'000'000;
+    constexpr double kMinThreadedPairs = 1'000'000;
     const double pairs = static_cast<double>(groups_.rows()) * batch.labels * batch.labels;
-    threads_ = pairs < kWorthThreads ? 1 : threads;
+    threads_ = pairs < kMinThreadedPairs ? 1 : threads;
   }
 
   // Computes log Z of each sequence; log_z and outcomes are (count).
@@ -61,7 +62,9 @@ class ChainBatch {
     const std::int64_t chunks = groups_.tasks(threads_);
     parallel_for(chunks, threads_, [&] {
       return [&, this, memory = Memory(s_, kForwardRows)](std::int64_t c) mutable {
+        PollEvery poll(kPollCost);
         for (std::int64_t g = groups_.begin(c, chunks); g < groups_.begin(c + 1, chunks); ++g) {
+          poll.step();
           Lane<T> lanes[kGroup]{};
           const int count = open(g, nullptr, memory, kForwardRows, lanes);
           forward_only(lanes, count);
@@ -90,7 +93,9 @@ class ChainBatch {
     const auto make_worker = [&] {
       return [&, this, memory = Memory(s_, block_rows())](std::int64_t c) mutable {
         double* chunk_counts = out.counts == nullptr ? nullptr : counts.get() + c * square;
+        PollEvery poll(kPollCost);
         for (std::int64_t g = groups_.begin(c, chunks); g < groups_.begin(c + 1, chunks); ++g) {
+          poll.step();
           scaled_group(g, out, memory, chunk_counts);
         }
         // Scaled counts lack the factor exp(transition), but counts in log space contain it. So the
@@ -111,9 +116,9 @@ class ChainBatch {
   // log_counts must not.
   void marginals_here(const MarginalsOut<T>& out, Memory& memory, double* scaled_counts,
                       double* log_counts) const {
+    memory.needs_log_space.clear();
     for (std::int64_t g = 0; g < groups_.count(); ++g) scaled_group(g, out, memory, scaled_counts);
     for (const std::int64_t i : memory.needs_log_space) log_marginals(i, out, memory, log_counts);
-    memory.needs_log_space.clear();
   }
 
   // Computes the best path of each sequence. labels has one entry per row; score and outcomes are
@@ -141,11 +146,8 @@ class ChainBatch {
 
   // Computes the entropy of p(y | x) of each sequence; result and outcomes are (count).
   void entropy(double* result, Outcome* outcomes) const {
-    parallel_for(batch_.count, threads_, [&] {
-      return [&, this, scratch = aligned_doubles(scratch_size(s_.labels))](std::int64_t n) mutable {
-        const std::int64_t i = groups_.sequence(n);
-        outcomes[i] = kernels_.entropy(s_, batch_.sequence(i), scratch.get(), &result[i]);
-      };
+    for_each_sequence([&](std::int64_t i, double* scratch) {
+      outcomes[i] = kernels_.entropy(s_, batch_.sequence(i), scratch, &result[i]);
     });
   }
 
@@ -176,14 +178,52 @@ class ChainBatch {
       return [&, this, search = KBest(s_.labels, k)](std::int64_t task) mutable {
         const std::int64_t i = groups_.sequence(task);
         const Sequence<T> x = batch_.sequence(i);
-        path_counts[i] = search.search(
+        const std::int64_t path_count = search.search(
             x.length, [&](std::int64_t t, int b) { return paths.unary(x, t, b); },
             [&](std::int64_t t, int a, int b) { return paths.transition(x, t, a, b); });
-        for (std::int64_t rank = 0; rank < path_counts[i]; ++rank) {
+        path_counts[i] = path_count;
+        for (std::int64_t rank = 0; rank < path_count; ++rank) {
+          poll_interrupt();
           scores[i * k + rank] = search.score(rank);
           search.path(rank, labels + k * rows_before[i] + rank * x.length);
         }
       };
+    });
+  }
+
+  // Counts the allowed paths of each sequence, at most k; path_counts is (count).
+  void count_paths(std::int64_t k, std::int64_t* path_counts) const {
+    const ChainPaths<T> paths(batch_, s_);
+    parallel_for(batch_.count, threads_, [&] {
+      return [&, this, search = KBest(s_.labels, k)](std::int64_t task) {
+        const std::int64_t i = groups_.sequence(task);
+        const Sequence<T> x = batch_.sequence(i);
+        path_counts[i] = search.count(
+            x.length, [&](std::int64_t t, int b) { return paths.unary(x, t, b); },
+            [&](std::int64_t t, int a, int b) { return paths.transition(x, t, a, b); });
+      };
+    });
+  }
+
+  // Fills the tables of chain/tables.hpp: out is (rows, labels), totals and outcomes are (count).
+  void alpha_table(double* out, double* log_z, Outcome* outcomes) const {
+    for_each_sequence([&](std::int64_t i, double* scratch) {
+      double* rows = out + batch_.starts[i] * s_.labels;
+      outcomes[i] = kernels_.alpha_table(s_, batch_.sequence(i), scratch, rows, &log_z[i]);
+    });
+  }
+  void beta_table(double* out, double* log_z, Outcome* outcomes) const {
+    for_each_sequence([&](std::int64_t i, double* scratch) {
+      double* rows = out + batch_.starts[i] * s_.labels;
+      outcomes[i] = kernels_.beta_table(s_, batch_.sequence(i), scratch, rows, &log_z[i]);
+    });
+  }
+  // pointers is (rows, labels) too.
+  void best_table(double* out, std::int64_t* pointers, double* score, Outcome* outcomes) const {
+    for_each_sequence([&](std::int64_t i, double* scratch) {
+      const std::int64_t at = batch_.starts[i] * s_.labels;
+      outcomes[i] =
+          kernels_.best_table(s_, batch_.sequence(i), scratch, out + at, pointers + at, &score[i]);
     });
   }
 
@@ -199,10 +239,22 @@ class ChainBatch {
   }
 
  private:
+  // The cost of a group for PollEvery. Kernels poll too; this covers many short sequences.
+  static constexpr std::int64_t kPollCost = 1 << 14;
   static constexpr std::int64_t kForwardRows = 64;  // rows per block when only log Z is requested
 
   std::int64_t block_rows() const { return std::min(kBlockRows, groups_.longest()); }
   bool scaled() const { return s_.log != nullptr && s_.scalable; }
+
+  // Calls use(index of the sequence, scratch) for each sequence.
+  template <class Use>
+  void for_each_sequence(const Use& use) const {
+    parallel_for(batch_.count, threads_, [&] {
+      return [&, this, scratch = aligned_doubles(scratch_size(s_.labels))](std::int64_t n) mutable {
+        use(groups_.sequence(n), scratch.get());
+      };
+    });
+  }
 
   // Returns the number of partial sums of the counts. It depends on the batch alone, never on the number
   // of threads, because it decides the order of the additions.
@@ -215,7 +267,9 @@ class ChainBatch {
 
   // Adds the partial sums, (count, labels, stride), in order: total is (labels, labels).
   void add_chunks(const double* chunks, std::int64_t count, double* total) const {
+    PollEvery poll(count * s_.labels);
     for (int a = 0; a < s_.labels; ++a) {
+      poll.step();
       for (int b = 0; b < s_.labels; ++b) {
         double sum = 0.0;
         for (std::int64_t c = 0; c < count; ++c) {
@@ -254,7 +308,9 @@ class ChainBatch {
   void forward_only(Lane<T>* lanes, int count) const {
     if (!scaled()) return;
     const std::int64_t longest = lanes[0].sequence.length;
+    PollEvery poll(kForwardRows * row_cost(s_));
     for (std::int64_t begin = 0; begin < longest; begin += kForwardRows) {
+      poll.step();
       const std::int64_t end = std::min(begin + kForwardRows, longest);
       kernels_.scaled_forward(s_, lanes, count, begin, end);
       for (int r = 0; r < count && lanes[r].sequence.length > end; ++r) {
@@ -391,7 +447,9 @@ class ChainBatch {
     const auto make_worker = [&] {
       return [&, this, memory = Scratch(),
               scratch = aligned_doubles(scratch_size(s_.labels))](std::int64_t c) mutable {
+        PollEvery poll(kPollCost);
         for (std::int64_t g = groups_.begin(c, chunks); g < groups_.begin(c + 1, chunks); ++g) {
+          poll.step();
           use(max_forward(g, memory, scratch.get(), outcomes), scratch.get());
         }
       };

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/poll.hpp"
 #include "chain/types.hpp"
 
 namespace trellis {
@@ -32,10 +33,34 @@ class KBest {
       if (score > -kInfinity) entries_.push_back({score, 0, 0});
       first_.push_back(static_cast<std::int64_t>(entries_.size()));
     }
+    PollEvery poll(labels_ * (kRowCost + labels_ + 16 * std::min<std::int64_t>(k_, kMaxLabels)));
     for (std::int64_t t = 1; t < length; ++t) {
+      poll.step();
       for (int b = 0; b < labels_; ++b) extend(t, b, unary(t, b), transition);
     }
     return finish();
+  }
+
+  // Returns the number of allowed paths, at most k.
+  template <class Unary, class Transition>
+  std::int64_t count(std::int64_t length, const Unary& unary, const Transition& transition) const {
+    std::vector<std::int64_t> before(static_cast<std::size_t>(labels_), 0), here(before);
+    for (int b = 0; b < labels_; ++b) before[b] = unary(0, b) > -kInfinity ? 1 : 0;
+    PollEvery poll(4 * labels_);
+    for (std::int64_t t = 1; t < length; ++t) {
+      for (int b = 0; b < labels_; ++b) {
+        poll.step();
+        here[b] = 0;
+        if (unary(t, b) == -kInfinity) continue;
+        for (int a = 0; a < labels_; ++a) {  // both terms are at most k, which the caller limits to 2^36
+          if (transition(t, a, b) > -kInfinity) here[b] = std::min(k_, here[b] + before[a]);
+        }
+      }
+      std::swap(before, here);
+    }
+    std::int64_t total = 0;
+    for (const std::int64_t paths : before) total = std::min(k_, total + paths);
+    return total;
   }
 
   double score(std::int64_t rank) const { return final_[rank].score; }
@@ -60,7 +85,7 @@ class KBest {
     std::int32_t label;
     std::int64_t rank;
   };
-  static bool worse(const Entry& a, const Entry& b) {
+  static bool is_worse(const Entry& a, const Entry& b) {
     if (a.score != b.score) return a.score < b.score;
     return std::pair(a.label, a.rank) > std::pair(b.label, b.rank);
   }
@@ -68,34 +93,34 @@ class KBest {
   std::int64_t cell(std::int64_t t, std::int64_t b) const {
     return first_[static_cast<std::size_t>(t * labels_ + b)];
   }
-  std::int64_t ways(std::int64_t t, std::int64_t b) const {
+  std::int64_t path_count(std::int64_t t, std::int64_t b) const {
     return first_[static_cast<std::size_t>(t * labels_ + b) + 1] - cell(t, b);
   }
 
   // Appends up to k entries, best first. The heap starts with the best candidate of each of k labels
   // only: a label whose best candidate is not among the k best has no path among them.
   template <class Score>
-  void take(std::int64_t t_before, const Score& score_of, std::vector<Entry>& into) {
+  void append_best(std::int64_t t_before, const Score& score_of, std::vector<Entry>& entries) {
     heap_.clear();
     for (int a = 0; a < labels_; ++a) {
-      if (ways(t_before, a) == 0) continue;
+      if (path_count(t_before, a) == 0) continue;
       const double score = score_of(a, entries_[static_cast<std::size_t>(cell(t_before, a))].score);
       if (score > -kInfinity) heap_.push_back({score, a, 0});
     }
     if (static_cast<std::int64_t>(heap_.size()) > k_) {
-      const auto better = [](const Entry& x, const Entry& y) { return worse(y, x); };
-      std::nth_element(heap_.begin(), heap_.begin() + k_ - 1, heap_.end(), better);
+      const auto is_better = [](const Entry& x, const Entry& y) { return is_worse(y, x); };
+      std::nth_element(heap_.begin(), heap_.begin() + k_ - 1, heap_.end(), is_better);
       heap_.resize(static_cast<std::size_t>(k_));
     }
-    std::make_heap(heap_.begin(), heap_.end(), worse);
-    for (std::int64_t taken = 0; taken < k_ && !heap_.empty(); ++taken) {
-      std::pop_heap(heap_.begin(), heap_.end(), worse);
+    std::make_heap(heap_.begin(), heap_.end(), is_worse);
+    for (std::int64_t count = 0; count < k_ && !heap_.empty(); ++count) {
+      std::pop_heap(heap_.begin(), heap_.end(), is_worse);
       Entry& best = heap_.back();
-      into.push_back(best);
-      if (++best.rank < ways(t_before, best.label)) {
+      entries.push_back(best);
+      if (++best.rank < path_count(t_before, best.label)) {
         const auto next = static_cast<std::size_t>(cell(t_before, best.label) + best.rank);
         best.score = score_of(best.label, entries_[next].score);
-        std::push_heap(heap_.begin(), heap_.end(), worse);
+        std::push_heap(heap_.begin(), heap_.end(), is_worse);
       } else {
         heap_.pop_back();
       }
@@ -105,14 +130,15 @@ class KBest {
   template <class Transition>
   void extend(std::int64_t t, int b, double unary, const Transition& transition) {
     if (unary > -kInfinity) {
-      take(t - 1, [&](int a, double before) { return before + transition(t, a, b) + unary; }, entries_);
+      append_best(
+          t - 1, [&](int a, double before) { return before + transition(t, a, b) + unary; }, entries_);
     }
     first_.push_back(static_cast<std::int64_t>(entries_.size()));
   }
 
   std::int64_t finish() {
     final_.clear();
-    take(length_ - 1, [](int, double before) { return before; }, final_);
+    append_best(length_ - 1, [](int, double before) { return before; }, final_);
     return static_cast<std::int64_t>(final_.size());
   }
 

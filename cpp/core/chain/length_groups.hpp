@@ -17,8 +17,8 @@ class LengthGroups {
     sort(lengths, count);
     for (std::int64_t i = 0; i < count;) {
       first_.push_back(i);
-      const bool alone = lengths[order_[i]] > alone_above;
-      i = alone ? i + 1 : std::min<std::int64_t>(i + kGroup, count);
+      const bool is_single_group = lengths[order_[i]] > alone_above;
+      i = is_single_group ? i + 1 : std::min<std::int64_t>(i + kGroup, count);
     }
     first_.push_back(count);
     rows_ = std::accumulate(lengths, lengths + count, std::int64_t{0});

@@ -7,6 +7,7 @@
 // no backward table is needed. Only m is stored; alpha is recomputed from it.
 #pragma once
 
+#include "base/poll.hpp"
 #include "chain/score_rows.hpp"
 
 namespace trellis::TRELLIS_ISA {
@@ -60,7 +61,9 @@ Outcome log_forward(const SharedView& s, const Sequence<T>& x, double* rows, dou
   bool valid = true;
   *log_z = 0.0;
   for (int v = 0; v < vectors(s); ++v) store(rows + v * kWidth, Vec{});
+  PollEvery poll(row_cost(s));
   for (std::int64_t t = 0; t < x.length; ++t) {
+    poll.step();
     double* m = rows + t * s.stride;
     if (t > 0) {
       const double* transition = transition_into(s, x, t, buffer, &valid);
@@ -130,10 +133,10 @@ template <class T>
 inline double store_pairs(const SharedView& s, const double* row, T* pairwise, double* counts) {
   Vec total{};
   for (int v = 0; v < vectors(s); ++v) {
-    const Vec joint = load(row + v * kWidth);
-    total += joint;
-    if (pairwise != nullptr) store_first(pairwise + v * kWidth, joint, lanes_of(s, v));
-    if (counts != nullptr) store(counts + v * kWidth, load(counts + v * kWidth) + joint);
+    const Vec probabilities = load(row + v * kWidth);
+    total += probabilities;
+    if (pairwise != nullptr) store_first(pairwise + v * kWidth, probabilities, lanes_of(s, v));
+    if (counts != nullptr) store(counts + v * kWidth, load(counts + v * kWidth) + probabilities);
   }
   return sum_lanes(total)[0];
 }
@@ -149,7 +152,9 @@ void log_backward(const SharedView& s, const Sequence<T>& x, const double* rows,
   bool valid = true;
   log_alpha(s, x, x.length - 1, rows + (x.length - 1) * s.stride, alpha);
   softmax_row(s, alpha, p);
+  PollEvery poll(row_cost(s));
   for (std::int64_t t = x.length - 1; t >= 0; --t) {
+    poll.step();
     for (int v = 0; v < vectors(s); ++v) {
       store_first(out + t * s.labels + v * kWidth, load(p + v * kWidth), lanes_of(s, v));
     }
@@ -193,7 +198,9 @@ Outcome entropy(const SharedView& s, const Sequence<T>& x, double* scratch, doub
     store(m + v * kWidth, Vec{});
     store(h + v * kWidth, Vec{});
   }
+  PollEvery poll(row_cost(s));
   for (std::int64_t t = 0; t < x.length; ++t) {
+    poll.step();
     if (t > 0) {
       const double* transition = transition_into(s, x, t, buffer, &valid);
       if (!valid) return {Status::bad_transition, t};
@@ -252,18 +259,21 @@ void sample(const SharedView& s, const Sequence<T>& x, double* rows, double* scr
   double* column = zeros + s.stride;
   double* weights = column + s.stride;
   for (int a = 0; a < s.stride; ++a) zeros[a] = column[a] = 0.0;
+  PollEvery poll(kRowCost + s.stride);
   for (std::int64_t t = 0; t < x.length; ++t) {
+    poll.step();
     log_alpha(s, x, t, rows + t * s.stride, rows + t * s.stride);
   }
   for (std::int64_t i = 0; i < n; ++i) {
     const double* u = uniforms + i * x.length;
     std::int64_t* path = labels + i * x.length;
+    int after = 0;  // the label at t + 1; another thread could change `path`
     for (std::int64_t t = x.length - 1; t >= 0; --t) {
+      poll.step();
       const double* from = zeros;
-      if (t < x.length - 1) {
-        from = transition_column(s, x, t + 1, static_cast<int>(path[t + 1]), column);
-      }
-      path[t] = draw(s, rows + t * s.stride, from, u[t], weights);
+      if (t < x.length - 1) from = transition_column(s, x, t + 1, after, column);
+      after = draw(s, rows + t * s.stride, from, u[t], weights);
+      path[t] = after;
     }
   }
 }

@@ -5,6 +5,7 @@
 // for the labels on the best path: L additions per position instead of an argmax for each of L labels.
 #pragma once
 
+#include "base/poll.hpp"
 #include "chain/score_rows.hpp"
 #include "chain/semiring.hpp"
 
@@ -35,7 +36,9 @@ void max_forward(const SharedView& s, const Sequence<T>* x, int count, const T* 
                  double* const* rows, double* scratch, Outcome* outcome) {
   std::int64_t bad_transition = 0;
   int now = count;
+  PollEvery poll(row_cost(s));
   for (std::int64_t t = 0; t < x[0].length; ++t) {
+    poll.step();
     now = active(x, now, t);
     const double* before[kGroup];
     double* here[kGroup];
@@ -66,9 +69,9 @@ inline int argmax(const SharedView& s, const double* row, const double* column) 
   Vec top = splat(-kInfinity), from = Vec{};
   for (int v = 0; v < vectors(s); ++v) {
     const Vec score = load(row + v * kWidth) + load(column + v * kWidth);
-    const Mask better = score > top;
-    top = select(better, score, top);
-    from = select(better, splat(v * kWidth), from);
+    const Mask is_better = score > top;
+    top = select(is_better, score, top);
+    from = select(is_better, splat(v * kWidth), from);
   }
   for (int i = 0; i < kWidth; ++i) from[i] += i;
   const Vec best = max_lanes(top);
@@ -84,17 +87,20 @@ void best_paths(const SharedView& s, const Sequence<T>* x, int count, const doub
   double* zeros = scratch;
   double* column = scratch + s.stride;  // rows are -inf past the labels, so the column must be finite
   for (int a = 0; a < s.stride; ++a) zeros[a] = column[a] = 0.0;
+  int after[kGroup] = {};  // the labels at t + 1; another thread could change `labels`
+  PollEvery poll(kRowCost + s.stride);
   for (std::int64_t t = x[0].length - 1; t >= 0; --t) {
+    poll.step();
     const int now = active(x, count, t);
     for (int r = 0; r < now; ++r) {
       const double* row = rows[r] + t * s.stride;
       if (t == x[r].length - 1) {
-        labels[r][t] = argmax(s, row, zeros);
-        score[r] = row[labels[r][t]];
+        after[r] = argmax(s, row, zeros);
+        score[r] = row[after[r]];
       } else {
-        const int after = static_cast<int>(labels[r][t + 1]);
-        labels[r][t] = argmax(s, row, transition_column(s, x[r], t + 1, after, column));
+        after[r] = argmax(s, row, transition_column(s, x[r], t + 1, after[r], column));
       }
+      labels[r][t] = after[r];
     }
   }
 }
@@ -108,7 +114,9 @@ void max_backward(const SharedView& s, const Sequence<T>& x, const double* rows,
   double* through = after + s.stride;
   bool valid = true;
   for (int v = 0; v < vectors(s); ++v) store(after + v * kWidth, Vec{});
+  PollEvery poll(row_cost(s));
   for (std::int64_t t = x.length - 1; t >= 0; --t) {
+    poll.step();
     const double* edge = edge_of(s, t, x.length);
     for (int v = 0; v < vectors(s); ++v) {
       const Vec after_t = load(after + v * kWidth);

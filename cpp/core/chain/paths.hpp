@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/poll.hpp"
 #include "chain/shared_scores.hpp"
 #include "chain/types.hpp"
 
@@ -45,11 +46,9 @@ class ChainPaths {
     for (std::int64_t i = 0; i < batch_.count; ++i) {
       const Sequence<T> x = batch_.sequence(i);
       const std::int64_t* y = labels + batch_.starts[i];
-      outcomes[i] = check(x, y);
-      if (outcomes[i].status != Status::ok) continue;
       double total = 0.0;
-      for (std::int64_t t = 0; t < x.length; ++t) total += step(x, t, y);
-      scores[i] = total;
+      outcomes[i] = check(x, y, &total);
+      if (outcomes[i].status == Status::ok) scores[i] = total;
     }
   }
 
@@ -65,10 +64,10 @@ class ChainPaths {
   }
 
  private:
-  // Returns the contribution of position t to the score of labels y, which must be in range.
-  double step(const Sequence<T>& x, std::int64_t t, const std::int64_t* y) const {
-    const int b = static_cast<int>(y[t]);
-    return unary(x, t, b) + (t == 0 ? 0.0 : transition(x, t, static_cast<int>(y[t - 1]), b));
+  // Returns the contribution of label b at position t, after label a at t - 1, to the score.
+  double step(const Sequence<T>& x, std::int64_t t, std::int64_t a, std::int64_t b) const {
+    const int from = static_cast<int>(a), to = static_cast<int>(b);
+    return unary(x, t, to) + (t == 0 ? 0.0 : transition(x, t, from, to));
   }
 
   bool is_label(std::int64_t y) const { return 0 <= y && y < s_.labels; }
@@ -79,12 +78,16 @@ class ChainPaths {
     T* const rows = out.unary + batch_.starts[i] * s_.labels;
     const double weight = out.weight(i);
     const std::int64_t square = static_cast<std::int64_t>(s_.labels) * s_.labels;
-    for (std::int64_t t = 0; t < x.length; ++t) {
-      if (!is_label(y[t])) return {Status::bad_label, t};
-      rows[t * s_.labels + y[t]] -= static_cast<T>(weight);
-      *score += step(x, t, y);
+    PollEvery poll(kRowCost);
+    // Each label is read once, because another thread could change it between the check and the use.
+    for (std::int64_t t = 0, a = 0, b = 0; t < x.length; ++t, a = b) {
+      poll.step();
+      b = read_label(y + t);
+      if (!is_label(b)) return {Status::bad_label, t};
+      rows[t * s_.labels + b] -= static_cast<T>(weight);
+      *score += step(x, t, a, b);
       if (t == 0) continue;
-      const std::int64_t pair = y[t - 1] * s_.labels + y[t];
+      const std::int64_t pair = a * s_.labels + b;
       if (out.counts != nullptr) out.counts[pair] -= weight;
       if (out.pairwise != nullptr) {
         out.pairwise[(out.pairwise_starts[i] + t - 1) * square + pair] -= static_cast<T>(weight);
@@ -93,18 +96,33 @@ class ChainPaths {
     return {};
   }
 
-  // Validates labels and all scores of the sequence, whether the path uses them or not.
-  Outcome check(const Sequence<T>& x, const std::int64_t* y) const {
+  // Reads a label exactly once: the compiler may repeat a plain load.
+  static std::int64_t read_label(const std::int64_t* y) {
+    return *static_cast<const volatile std::int64_t*>(y);
+  }
+
+  // Validates labels and all scores of the sequence, whether the path uses them or not. Adds up the
+  // score of the path.
+  Outcome check(const Sequence<T>& x, const std::int64_t* y, double* score) const {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    const auto bad = [](T score) { return !(score < kInfinity); };
+    const auto is_invalid = [](T score) {
+      const double s = score;
+      return !(s >= -kLargestScore && s <= kLargestScore) && s != -kInfinity;
+    };
+    if (!s_.in_range) return {Status::bad_unary, 0};
     const std::int64_t square = static_cast<std::int64_t>(s_.labels) * s_.labels;
-    for (std::int64_t t = 0; t < x.length; ++t) {
-      if (!is_label(y[t])) return {Status::bad_label, t};
+    PollEvery poll(kRowCost + (x.transition == nullptr ? s_.labels : square));
+    for (std::int64_t t = 0, a = 0, b = 0; t < x.length; ++t, a = b) {
+      poll.step();
+      b = read_label(y + t);
+      if (!is_label(b)) return {Status::bad_label, t};
       const T* row = x.unary + t * s_.labels;
-      if (std::any_of(row, row + s_.labels, bad)) return {Status::bad_unary, t};
-      if (t == 0 || x.transition == nullptr) continue;
-      const T* matrix = x.transition + (t - 1) * square;
-      if (std::any_of(matrix, matrix + square, bad)) return {Status::bad_transition, t};
+      if (std::any_of(row, row + s_.labels, is_invalid)) return {Status::bad_unary, t};
+      if (t > 0 && x.transition != nullptr) {
+        const T* matrix = x.transition + (t - 1) * square;
+        if (std::any_of(matrix, matrix + square, is_invalid)) return {Status::bad_transition, t};
+      }
+      *score += step(x, t, a, b);
     }
     return {};
   }

@@ -13,6 +13,7 @@
 // "no allowed path", never "too small". src/trellis/inference/chain/README.md has the proof.
 #pragma once
 
+#include "base/poll.hpp"
 #include "chain/score_rows.hpp"
 #include "chain/semiring.hpp"
 
@@ -24,7 +25,7 @@ inline constexpr double kTinyAlpha = 1e-150;
 // Checks whether the block of positions [begin, end) is plain. In a plain block no probability can be 0
 // or close to underflow, and all rows use the same reference score.
 template <class T>
-inline void survey(const SharedView& s, Lane<T>& lane, std::int64_t begin, std::int64_t end) {
+inline void check_plain(const SharedView& s, Lane<T>& lane, std::int64_t begin, std::int64_t end) {
   const Sequence<T>& x = lane.sequence;
   Vec low = splat(kInfinity), high = splat(-kInfinity);
   for (std::int64_t t = begin; t < end; ++t) {
@@ -39,6 +40,13 @@ inline void survey(const SharedView& s, Lane<T>& lane, std::int64_t begin, std::
   lane.reference = max_lanes(high)[0];
   const double range = lane.reference - min_lanes(low)[0];
   lane.plain = s.dense && range <= kWidestScores;  // false also for NaN and infinite ranges
+}
+
+// Sends a sequence with a score beyond kLargestScore to log space, which validates all scores. The other
+// scores of the row or block are within kWidestScores of the reference, or it goes there anyway.
+template <class T>
+TRELLIS_INLINE void check_range(Lane<T>& lane, double reference) {
+  if (reference > kLargestScore || reference < -kLargestScore) lane.low_score[0] = -kInfinity;
 }
 
 // Computes e_t relative to the maximum of its row, which is returned. Used for blocks with forbidden
@@ -56,11 +64,12 @@ inline double row_reference(const SharedView& s, Lane<T>& lane, std::int64_t t, 
   top = select(top == -kInfinity, Vec{}, top);  // no label is allowed here: all e are 0
   Vec low_score = load(lane.low_score);
   for (int v = 0; v < vectors(s); ++v) {
-    const Vec u = load(e + v * kWidth) - top;
-    low_score = min(select(u > -kInfinity, u, Vec{}), low_score);
+    const Vec raw = load(e + v * kWidth), u = raw - top;
+    low_score = min(select(raw > -kInfinity, u, Vec{}), low_score);
     store(e + v * kWidth, exp(u));
   }
   store(lane.low_score, low_score);
+  check_range(lane, top[0]);
   return top[0];
 }
 
@@ -69,7 +78,7 @@ inline double row_reference(const SharedView& s, Lane<T>& lane, std::int64_t t, 
 template <class T>
 inline void emissions(const SharedView& s, Lane<T>& lane, std::int64_t begin, std::int64_t end) {
   end = end < lane.sequence.length ? end : lane.sequence.length;
-  survey(s, lane, begin, end);
+  check_plain(s, lane, begin, end);
   const Vec reference = splat(lane.reference);
   for (std::int64_t t = begin; t < end; ++t) {
     double* e = lane.emission + (t - begin + 1) * s.stride;
@@ -84,7 +93,10 @@ inline void emissions(const SharedView& s, Lane<T>& lane, std::int64_t begin, st
     }
   }
   if (begin >= end) return;
-  if (lane.plain) lane.log_z += static_cast<double>(end - begin) * lane.reference;
+  if (lane.plain) {
+    lane.log_z += static_cast<double>(end - begin) * lane.reference;
+    check_range(lane, lane.reference);
+  }
   lane.log_z += static_cast<double>(end - begin - (begin == 0 ? 1 : 0)) * s.shift;
 }
 
@@ -131,7 +143,7 @@ inline void forward_row(const SharedView& s, Lane<T>& lane, std::int64_t t, doub
 }
 
 // m_0 = 1 for the labels, 0 past them.
-inline void ones(const SharedView& s, double* m) {
+inline void set_ones(const SharedView& s, double* m) {
   for (int i = 0; i < s.stride; ++i) m[i] = i < s.labels ? 1.0 : 0.0;
 }
 
@@ -139,7 +151,9 @@ template <class T>
 void scaled_forward(const SharedView& s, Lane<T>* lanes, int count, std::int64_t begin,
                     std::int64_t end) {
   for (int r = 0; r < count; ++r) emissions(s, lanes[r], begin, end);
+  PollEvery poll(count * row_cost(s));
   for (std::int64_t t = begin; t < end; ++t) {
+    poll.step();
     count = active(lanes, count, t);
     const std::int64_t row = (t - begin + 1) * s.stride;
     const double* before[kGroup];
@@ -151,7 +165,7 @@ void scaled_forward(const SharedView& s, Lane<T>* lanes, int count, std::int64_t
     if (t > 0) {
       products<SumProduct>(s, s.weight, before, here, count);
     } else {
-      for (int r = 0; r < count; ++r) ones(s, here[r]);
+      for (int r = 0; r < count; ++r) set_ones(s, here[r]);
     }
     for (int r = 0; r < count; ++r) {
       prefetch_row<0>(s, lanes[r].next, t);
@@ -186,7 +200,9 @@ void scaled_finish(const SharedView&, Lane<T>& lane) {
 template <class T>
 void scaled_backward(const SharedView& s, Lane<T>* lanes, int count, std::int64_t begin,
                      std::int64_t end) {
+  PollEvery poll(count * row_cost(s));
   for (std::int64_t t = end - 1; t >= begin; --t) {
+    poll.step();
     const int now = active(lanes, count, t);
     const std::int64_t row = (t - begin + 1) * s.stride;
     const double* message[kGroup];
@@ -213,7 +229,9 @@ void scaled_backward(const SharedView& s, Lane<T>* lanes, int count, std::int64_
 template <class T>
 void pairwise(const SharedView& s, const double* alpha, const double* emission, std::int64_t rows,
               T* out) {
+  PollEvery poll(row_cost(s));
   for (std::int64_t r = 0; r < rows; ++r) {
+    poll.step();
     const double* q = emission + (r + 1) * s.stride;
     for (int a = 0; a < s.labels; ++a) {
       const double from = alpha[r * s.stride + a];
@@ -266,7 +284,9 @@ inline void outer_products(const SharedView& s, const double* alpha, const doubl
   const double* q = emission + s.stride;
   int v = 0;
   const int count = vectors(s);
+  PollEvery poll(rows * s.labels * kTile * kWidth);
   for (; v + kTile <= count; v += kTile) {
+    poll.step();
     outer_columns<kTile>(s, alpha, q, rows, counts, v * kWidth);
   }
   for (; v < count; ++v) outer_columns<1>(s, alpha, q, rows, counts, v * kWidth);

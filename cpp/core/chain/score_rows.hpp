@@ -13,8 +13,8 @@ TRELLIS_INLINE int vectors(const SharedView& s) { return (s.labels + kWidth - 1)
 
 // Returns the number of lanes of vector v that are labels.
 TRELLIS_INLINE int lanes_of(const SharedView& s, int v) {
-  const int left = s.labels - v * kWidth;
-  return left < kWidth ? left : kWidth;
+  const int labels_left = s.labels - v * kWidth;
+  return labels_left < kWidth ? labels_left : kWidth;
 }
 
 // Returns vector v of the unary scores at position t plus start and end scores (`edge`, from edge_of).
@@ -35,7 +35,10 @@ TRELLIS_INLINE void prefetch_row(const SharedView& s, const T* rows, std::int64_
   for (std::size_t i = 0; i < s.labels * sizeof(T); i += 64) __builtin_prefetch(row + i, kWrite, 2);
 }
 
-TRELLIS_INLINE Mask not_a_score(Vec v) { return ~(v < kInfinity); }  // NaN or +inf
+// NaN, +inf, or finite and beyond kLargestScore.
+TRELLIS_INLINE Mask not_a_score(Vec v) {
+  return ~((v <= kLargestScore) & (v >= -kLargestScore)) & ~(v == -kInfinity);
+}
 
 // Returns how many of the `count` sequences, longest first, have a position t.
 template <class Item>
@@ -45,21 +48,21 @@ TRELLIS_INLINE int active(const Item* items, int count, std::int64_t t) {
 }
 
 // Returns the transition scores into position t, (labels, stride): the shared matrix, or a padded copy
-// in `buffer`. Sets *valid to false if one is NaN or +inf.
+// in `buffer`. Sets *valid to false if one is not a score.
 template <class T>
 inline const double* transition_into(const SharedView& s, const Sequence<T>& x, std::int64_t t,
                                      double* buffer, bool* valid) {
   if (s.log != nullptr) return s.log;
   const T* matrix = x.transition + (t - 1) * s.labels * s.labels;
-  Mask bad{};
+  Mask invalid_lanes{};
   for (int a = 0; a < s.labels; ++a) {
     for (int v = 0; v < vectors(s); ++v) {
       const Vec row = load_first(matrix + a * s.labels + v * kWidth, lanes_of(s, v), -kInfinity);
-      bad |= not_a_score(row);
+      invalid_lanes |= not_a_score(row);
       store(buffer + a * s.stride + v * kWidth, row);
     }
   }
-  if (any(bad)) *valid = false;
+  if (any(invalid_lanes)) *valid = false;
   return buffer;
 }
 
@@ -74,16 +77,16 @@ TRELLIS_INLINE const double* transition_column(const SharedView& s, const Sequen
   return buffer;
 }
 
-// Returns whether the scores have no NaN and no +inf, and do not overflow when start and end scores are
-// added.
+// Returns whether the scores, with start and end scores added, have no NaN and no +inf, and whether no
+// finite one is beyond kLargestScore.
 template <class T>
 inline bool valid_unary(const SharedView& s, const Sequence<T>& x) {
-  Mask bad{};
+  Mask invalid_lanes{};
   for (std::int64_t t = 0; t < x.length; ++t) {
     const double* edge = edge_of(s, t, x.length);
-    for (int v = 0; v < vectors(s); ++v) bad |= not_a_score(unary_scores(s, x, t, edge, v));
+    for (int v = 0; v < vectors(s); ++v) invalid_lanes |= not_a_score(unary_scores(s, x, t, edge, v));
   }
-  return !any(bad);
+  return s.in_range && !any(invalid_lanes);
 }
 
 }  // namespace trellis::TRELLIS_ISA

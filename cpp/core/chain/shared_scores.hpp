@@ -45,6 +45,7 @@ class SharedScores {
     view_ = {};
     view_.labels = labels;
     view_.stride = stride;
+    view_.in_range = true;
     for (int kind = 0; kind < 4; ++kind) add_edge(batch, kind);
     if (batch.transition != nullptr) {
       double* log = memory_.get() + 4 * stride;
@@ -65,6 +66,7 @@ class SharedScores {
       if ((kind & 1) != 0 && batch.start != nullptr) edge[i] += batch.start[i];
       if ((kind & 2) != 0 && batch.end != nullptr) edge[i] += batch.end[i];
     }
+    for (int i = 0; i < view_.labels; ++i) check_range(edge[i]);
     view_.edge[kind] = edge;
   }
 
@@ -75,7 +77,9 @@ class SharedScores {
     std::fill(log_by_to, log_by_to + square, -kInfinity);
     for (int a = 0; a < labels; ++a) {
       for (int b = 0; b < labels; ++b) {
-        log[a * stride + b] = log_by_to[b * stride + a] = transition[a * labels + b];
+        const double score = transition[a * labels + b];
+        log[a * stride + b] = log_by_to[b * stride + a] = score;
+        check_range(score);
       }
     }
     view_.log = log;
@@ -98,13 +102,19 @@ class SharedScores {
       }
     }
     view_.shift = high == -kInfinity ? 0.0 : high;
-    view_.scalable = !(high - low > kWidestScores);
+    view_.scalable = view_.in_range && !(high - low > kWidestScores);
     for (std::int64_t i = 0; i < square; ++i) {
       weight[i] = std::exp(view_.log[i] - view_.shift);
       weight_by_to[i] = std::exp(view_.log_by_to[i] - view_.shift);
     }
     view_.weight = weight;
     view_.weight_by_to = weight_by_to;
+  }
+
+  // Log space validates the sequences of a batch whose shared scores are out of range, and reports them.
+  void check_range(double score) {
+    const bool finite = score > -kInfinity;  // the caller has excluded NaN and +inf
+    if (finite && !(std::abs(score) <= kLargestScore)) view_.in_range = false;
   }
 
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();

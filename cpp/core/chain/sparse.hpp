@@ -8,6 +8,7 @@
 // caller guarantees that no psi is so small that 1 + s loses its digits (SparseBigrams::prepare).
 #pragma once
 
+#include "base/poll.hpp"
 #include "base/simd.hpp"
 #include "chain/types.hpp"
 
@@ -177,7 +178,9 @@ inline void sparse_marginals(SparseChain& c, double* scratch) {
   double* beta = w + longest * row;
   for (std::int64_t i = 0; i < row; ++i) beta[i] = 0.0;
   Lanes log_z = all_lanes(0.0), product = all_lanes(1.0);
+  PollEvery poll(kLanes * (kRowCost + c.labels + c.to_begin[c.labels]));
   for (std::int64_t t = 0; t < longest; ++t) {
+    poll.step();
     gather_scores(c, t, w + t * row);
     sparse_forward(c, t, alpha + (t - 1) * row, alpha + t * row, w + t * row, log_z, product);
   }
@@ -186,6 +189,7 @@ inline void sparse_marginals(SparseChain& c, double* scratch) {
                     __builtin_log(product.part[lane / kWidth][lane % kWidth]);
   }
   for (std::int64_t t = longest - 1; t >= 0; --t) {
+    poll.step();
     sparse_backward(c, t, alpha + (t - 1) * row, alpha + t * row, w + t * row, beta);
   }
 }

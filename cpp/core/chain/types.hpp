@@ -15,6 +15,9 @@ inline constexpr int kMaxLabels = 1 << 15;  // an index into a (labels, labels) 
 // The largest range of scores, within a row or among the transitions, for scaled probabilities:
 // e^-170 > 1e-75, so the product of two such factors and kTinyAlpha is a normal number.
 inline constexpr double kWidestScores = 170.0;
+// The largest finite score. Larger ones are reported as an overflow: the sum of 10^7 scores within this
+// limit, and the difference of two such sums, are finite.
+inline constexpr double kLargestScore = 1e300;
 // The sums of alpha are multiplied until the product leaves this range. Then its logarithm is added to
 // log Z. This needs one logarithm for many positions instead of one for each.
 inline constexpr double kLargestProduct = 1e100, kSmallestProduct = 1e-100;
@@ -28,8 +31,8 @@ inline constexpr int padded(int labels) { return (labels + kPadding - 1) / kPadd
 enum class Status : std::int64_t {
   ok = 0,
   infeasible = 1,       // every path is forbidden; no path reaches `position`
-  bad_unary = 2,        // NaN or +inf in the unary scores
-  bad_transition = 3,   // NaN or +inf in position-dependent transition scores
+  bad_unary = 2,        // NaN or +inf in the unary scores, or a finite score beyond kLargestScore
+  bad_transition = 3,   // the same in position-dependent transition scores
   bad_label = 4,        // a label is out of range
   needs_log_space = 5,  // scores too far apart for scaled probabilities; not an error
 };
@@ -57,7 +60,14 @@ struct SharedView {
   double shift;                // the largest finite transition score
   bool dense;                  // no transition is forbidden
   bool scalable;               // the finite transition scores lie within kWidestScores
+  bool in_range;               // no finite shared score is beyond kLargestScore
 };
+
+// Estimates the operations per position, for PollEvery; kRowCost is the part without label pairs.
+inline constexpr std::int64_t kRowCost = 64;
+inline constexpr std::int64_t row_cost(const SharedView& s) {
+  return kRowCost + static_cast<std::int64_t>(s.labels) * s.stride;
+}
 
 // Returns the scores that are added to the unary scores at position t, (stride).
 inline const double* edge_of(const SharedView& s, std::int64_t t, std::int64_t length) {
@@ -127,6 +137,13 @@ struct ChainKernels {
   // uniforms and labels are (n, length)
   void (*sample)(const SharedView&, const Sequence<T>&, double* rows, double* scratch,
                  const double* uniforms, std::int64_t n, std::int64_t* labels);
+
+  // Tables for the caller: the last numbers are log Z, and the score of the best path. out and pointers
+  // are (length, labels).
+  Outcome (*alpha_table)(const SharedView&, const Sequence<T>&, double* scratch, double* out, double*);
+  Outcome (*beta_table)(const SharedView&, const Sequence<T>&, double* scratch, double* out, double*);
+  Outcome (*best_table)(const SharedView&, const Sequence<T>&, double* scratch, double* out,
+                        std::int64_t* pointers, double*);
 
   // Best paths. `rows` is (length, stride) for each sequence.
   void (*max_forward)(const SharedView&, const Sequence<T>*, int count, const T* const* next,

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/aligned.hpp"
+#include "base/poll.hpp"
 #include "ctc/target.hpp"
 
 namespace trellis {
@@ -96,6 +97,7 @@ class CtcAligner {
     std::fill(row, row + width, -kInfinity);
     row[target_.positions] = 0.0;  // before the first frame, no label has been emitted
     for (std::int64_t begin = 0; begin < x.length; begin += kSegment, checkpoint += width) {
+      poll_interrupt();
       std::copy(row, row + width, checkpoint);
       const std::int64_t count = std::min(kSegment, x.length - begin);
       // After frame t, at most t + 1 labels have been emitted, and the remaining frames must be able to
@@ -111,6 +113,7 @@ class CtcAligner {
     std::int64_t i = labels_, seen = 0;  // position; the last label whose run has been closed
     bool in_label = in_label_ && labels_ > 0;
     for (std::int64_t begin = (x.length - 1) / kSegment * kSegment; begin >= 0; begin -= kSegment) {
+      poll_interrupt();
       const std::int64_t count = std::min(kSegment, x.length - begin);
       const std::int64_t first = std::max<std::int64_t>(0, i - count) / kCtcBlock * kCtcBlock;
       const int positions = ctc_padded(static_cast<int>(i - first + 1));
@@ -178,7 +181,9 @@ double ctc_greedy(const CtcInput<T>& x, const CtcBest<T>& best, std::vector<std:
                   std::vector<std::int64_t>* frames) {
   double score = 0.0;
   std::int64_t last = x.blank;
+  PollEvery poll(x.vocabulary + 16);
   for (std::int64_t t = 0; t < x.length; ++t) {
+    poll.step();
     double top;
     const std::int64_t label = best.argmax(x.frame(t), x.vocabulary, &top);
     score += top;

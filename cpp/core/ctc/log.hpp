@@ -83,7 +83,7 @@ inline double log_finish(const CtcTarget& y, const double* row, const double* un
 }
 
 // Returns the occupation divided by the sum of the predecessors' terms; 0 for unreachable states.
-TRELLIS_INLINE Vec shared_out(Vec occupation, Vec sum) {
+TRELLIS_INLINE Vec divide_or_zero(Vec occupation, Vec sum) {
   return select(sum > 0.0, occupation / sum, Vec{});
 }
 
@@ -97,9 +97,9 @@ inline void log_step_back(const CtcTarget& y, const double* from, double* gamma)
     const Vec labels_before = i > 0 ? load(from + y.positions + i - kWidth) : none;
     Terms label = before_label(labels, from_left(blanks_before, blanks),
                                from_left(labels_before, labels), load(y.skip + i));
-    const Vec to_label = shared_out(load(gamma + y.positions + i), label.sum());
+    const Vec to_label = divide_or_zero(load(gamma + y.positions + i), label.sum());
     Terms blank = before_blank(blanks, labels);
-    const Vec to_blank = shared_out(load(gamma + i), blank.sum());
+    const Vec to_blank = divide_or_zero(load(gamma + i), blank.sum());
     const Vec entered = label.b * to_label, skipped = label.c * to_label;
     store(gamma + i, blank.a * to_blank + from_right(entered, entered_after));
     store(gamma + y.positions + i,

@@ -24,7 +24,8 @@ class Ctc {
         compact_(batch.vocabulary > 2 * batch.most_labels + 1),
         kernels_(kernels),
         scores_(kernels.scores<T>()),
-        threads_(batch.frames * batch.count * (batch.vocabulary + 2 * batch.most_labels) < kWorthThreads
+        threads_(batch.frames * batch.count * (batch.vocabulary + 2 * batch.most_labels) <
+                         kMinThreadedCells
                      ? 1
                      : threads) {
     check_ctc(batch);
@@ -105,7 +106,7 @@ class Ctc {
  private:
   // A batch with fewer numbers runs on one thread, because waking a thread takes time. The value was
   // chosen by hand.
-  static constexpr std::int64_t kWorthThreads = 30'000;
+  static constexpr std::int64_t kMinThreadedCells = 30'000;
   static constexpr int kChunk = 16;  // frames per kernel call when only the loss is computed
   static constexpr std::int64_t kSegmentBytes = 512 << 10;  // rows of a segment in the backward pass
   static constexpr std::int64_t kMaxBytes = 16 << 20;       // probabilities stored for the backward pass
@@ -174,32 +175,32 @@ class Ctc {
 
   // Divides scratch memory among the arrays of CtcFrames: `frames` rows of probabilities, and `rows` + 1
   // rows of alpha (0: only the last one is stored).
-  CtcFrames room(std::int64_t b, std::int64_t frames, std::int64_t rows, Memory& memory) const {
+  CtcFrames divide_memory(std::int64_t b, std::int64_t frames, std::int64_t rows, Memory& memory) const {
     const CtcTarget y = plans_[b].view();
     const std::int64_t width = 2 * y.positions, events = std::max<std::int64_t>(rows, 1);
     double* next = memory.doubles.get(frames * (y.stride() + 3) + (rows + 3) * width +
                                       (2 * events + 2) * y.positions + rows * y.symbols + 96);
-    const auto take = [&](std::int64_t size) {
-      double* taken = next;
+    const auto allocate = [&](std::int64_t size) {
+      double* array = next;
       next += (size + kCtcBlock - 1) / kCtcBlock * kCtcBlock;
-      return taken;
+      return array;
     };
     CtcFrames f{};
     f.length = x_.input_lengths[b];
-    f.e = take(frames * y.stride());
-    f.row = take((rows + 1) * width);
-    memory.back = take(width);
-    memory.scratch = take(width);
-    f.top = take(frames);
-    f.low = take(frames);
-    f.total = take(frames);
-    f.unit = take(y.positions);
-    f.scale = take(events * y.positions);
-    f.ratio = take(events * y.positions);
-    double* ones = take(y.positions);
+    f.e = allocate(frames * y.stride());
+    f.row = allocate((rows + 1) * width);
+    memory.back = allocate(width);
+    memory.scratch = allocate(width);
+    f.top = allocate(frames);
+    f.low = allocate(frames);
+    f.total = allocate(frames);
+    f.unit = allocate(y.positions);
+    f.scale = allocate(events * y.positions);
+    f.ratio = allocate(events * y.positions);
+    double* ones = allocate(y.positions);
     std::fill(ones, ones + y.positions, 1.0);
     f.ones = ones;
-    memory.occupation = take(rows * y.symbols);
+    memory.occupation = allocate(rows * y.symbols);
     memory.events.resize(static_cast<std::size_t>(std::max<std::int64_t>(rows, kChunk)));
     f.event = memory.events.data();
     return f;
@@ -225,12 +226,14 @@ class Ctc {
   double row_loss(std::int64_t b, const T* kept, double* norm, Memory& memory) const {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     const CtcTarget y = plans_[b].view();
-    CtcFrames f = room(b, kChunk, 0, memory);
+    CtcFrames f = divide_memory(b, kChunk, 0, memory);
     bool feasible = f.length >= plans_[b].least_frames();
     for (const CtcWalk* walk : {&kernels_.scaled, &kernels_.in_log}) {
       double total = 0.0;
       bool exact = true;
+      PollEvery poll(kChunk * (y.positions + std::int64_t{y.symbols}));
       for (f.begin = 0; f.begin < f.length; f.begin += f.count) {
+        poll.step();
         f.count = static_cast<int>(std::min<std::int64_t>(kChunk, f.length - f.begin));
         emissions(b, y, kept, walk->in_log, f, memory);
         for (int i = 0; i < f.count; ++i) {
@@ -274,15 +277,17 @@ class Ctc {
           length_(ctc.x_.input_lengths[b]),
           width_(2 * y_.positions),
           stores_all_(length_ * y_.stride() * 8 <= kMaxBytes) {
-      const std::int64_t fit = kSegmentBytes / (8 * (width_ + y_.symbols)) / kCtcBlock * kCtcBlock;
-      segment_ = std::min(length_, std::max<std::int64_t>(kCtcBlock, fit));
+      const std::int64_t max_frames =
+          kSegmentBytes / (8 * (width_ + y_.symbols)) / kCtcBlock * kCtcBlock;
+      segment_ = std::min(length_, std::max<std::int64_t>(kCtcBlock, max_frames));
       last_ = (length_ - 1) / segment_ * segment_;
-      all_ = ctc.room(b, stores_all_ ? length_ : segment_, segment_, memory);
+      all_ = ctc.divide_memory(b, stores_all_ ? length_ : segment_, segment_, memory);
       checkpoints_ = memory.checkpoints.get(last_ / segment_ * (width_ + y_.positions));
     }
 
     bool forward() const {
       for (std::int64_t begin = 0; begin <= last_; begin += segment_) {
+        poll_interrupt();
         const CtcFrames f = frames(begin, begin == last_);
         ctc_.emissions(b_, y_, kept_, walk_.in_log, f, memory_);
         if (begin > 0) {
@@ -298,6 +303,7 @@ class Ctc {
     template <class Use>
     void back(const Use& use) const {
       for (std::int64_t begin = last_; begin >= 0; begin -= segment_) {
+        poll_interrupt();
         const CtcFrames f = frames(begin, true);
         if (begin < last_) {
           if (begin > 0) {

@@ -9,6 +9,7 @@
 // back-off. Logarithms are to base 10, as in the files.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -35,6 +36,7 @@ class NgramModel {
   int order() const { return static_cast<int>(counts_.size()); }
   const std::vector<std::int64_t>& counts() const { return counts_; }
   std::uint32_t vocabulary() const { return words_.size(); }
+  std::size_t longest_run() const { return std::max(words_.longest_run(), keys_.longest_run()); }
   std::string_view word(std::uint32_t id) const { return words_.string(id); }
 
   std::uint32_t find(std::string_view word) const { return words_.find(word); }

@@ -21,6 +21,10 @@
 
 namespace trellis {
 
+// Estimates the operations of a search per frame, for PollEvery. Extending and sorting the beam takes
+// more time than reading the scores.
+inline constexpr std::int64_t kCtcFrameCost = 1 << 15;
+
 struct CtcHypothesis {
   std::vector<std::int64_t> labels, frames;
   double log_prob;
@@ -48,7 +52,10 @@ class CtcTried {
     if (top == -kInfinity) return false;
     for (std::int64_t v = 0; v < vocabulary; ++v) {
       const double score = static_cast<double>(scores[v]) - norm;
-      if ((score < least && v != best_label) || score == -kInfinity) continue;
+      if (score < least && v != best_label) continue;
+      // NaN must not reach the sorting functions. Only another thread that changes the frames during
+      // the search can cause it.
+      if (!(score > -kInfinity && score < kInfinity)) continue;
       score_[v] = score;
       if (v != blank) labels_.push_back({score, static_cast<std::int32_t>(v)});
     }
@@ -104,13 +111,15 @@ class CtcPrefixSearch {
   // Returns the k best labellings, best first; none if all labels are impossible at some frame.
   std::vector<CtcHypothesis> search(const CtcInput<T>& x, std::int64_t k) {
     begin();
+    PollEvery poll(kCtcFrameCost + width_ + x.vocabulary);
     for (std::int64_t t = 0; t < x.length; ++t) {
+      poll.step();
       if (!tried_.choose(x.frame(t), x.vocabulary, x.blank, least_, kernels_.best<T>())) return {};
       if (tried_.labels().empty()) {
         beam_.add_blank(tried_.score(x.blank));
         continue;
       }
-      stay(x.blank);
+      extend_in_beam(x.blank);
       extend();
       select();
     }
@@ -146,7 +155,7 @@ class CtcPrefixSearch {
 
   // Computes the new masses of the hypotheses in the beam: from blanks, repeats, and extensions of their
   // parents.
-  void stay(std::int64_t blank_label) {
+  void extend_in_beam(std::int64_t blank_label) {
     const std::size_t size = beam_.size(), padded = (size + kCtcBlock - 1) / kCtcBlock * kCtcBlock;
     words_ = (tried_.labels().size() + 63) / 64;
     taken_.assign(size * words_, 0);
@@ -196,12 +205,12 @@ class CtcPrefixSearch {
     for (std::size_t j = 0; j < size; ++j) {
       const std::int32_t last = nodes_[beam_.node[j]].label;
       const double total = beam_.total[j];
-      const std::uint64_t* taken = taken_.data() + j * words_;
+      const std::uint64_t* taken_row = taken_.data() + j * words_;
       std::size_t a = 0;
       for (const CtcTried::Label& label : tried_.labels()) {
         const std::size_t index = a++;
         if (!(total + label.score > least)) break;
-        if (taken[index / 64] >> index % 64 & 1) continue;
+        if (taken_row[index / 64] >> index % 64 & 1) continue;
         const double score = (label.id == last ? beam_.blank[j] : total) + label.score;
         if (score > least) candidates_.push_back({score, static_cast<std::uint32_t>(j), label.id});
       }

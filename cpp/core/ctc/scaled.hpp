@@ -33,8 +33,8 @@ struct Band {
   int least;  // the first position from which the end can be reached
 
   TRELLIS_INLINE Band(const CtcTarget& y, const CtcFrames& x, std::int64_t t) {
-    const std::int64_t ahead = x.length - 1 - t, farthest = t + 1;
-    least = ahead < y.labels ? static_cast<int>(y.labels - ahead) : 0;
+    const std::int64_t frames_left = x.length - 1 - t, farthest = t + 1;
+    least = frames_left < y.labels ? static_cast<int>(y.labels - frames_left) : 0;
     first = least / kCtcBlock;
     last = farthest < y.labels ? static_cast<int>(farthest) / kCtcBlock : y.labels / kCtcBlock;
   }
@@ -66,30 +66,31 @@ inline bool rebase(const CtcTarget& y, Band band, double* row, double* unit, dou
     store(scale + i, splat(1.0));
     store(ratio + i, splat(1.0));
   }
-  Mask good = ~Mask{};
+  Mask is_valid = ~Mask{};
   Vec units_before{};
   for_each_vector_of(band, [&](int i) __attribute__((always_inline)) {
     const Vec position = load(kIndex) + i;
-    const Mask useful = position >= band.least;  // the others get no more input and would underflow
-    const Vec a = select(useful, load(row + i), Vec{}), b = select(useful, load(labels + i), Vec{});
+    const Mask is_useful = position >= band.least;  // the others get no more input and would underflow
+    const Vec a = select(is_useful, load(row + i), Vec{}),
+              b = select(is_useful, load(labels + i), Vec{});
     const Vec top = max(a, b);
     const Mask reached = top > 0.0;
     // These comparisons are false for NaN, so NaN is rejected.
-    good &= (top < 1e300) & ((a == 0.0) | (a >= kTiny * top)) & ((b == 0.0) | (b >= kTiny * top));
+    is_valid &= (top < 1e300) & ((a == 0.0) | (a >= kTiny * top)) & ((b == 0.0) | (b >= kTiny * top));
     const Vec shift = select(reached, exponent_of(top), Vec{});
     const Vec units = load(unit + i) + shift;
-    const Vec apart =
+    const Vec unit_difference =
         select(reached & (position > band.least), from_left(units_before, units) - units, Vec{});
-    good &= (apart <= kExponents) & (apart >= -kExponents);
+    is_valid &= (unit_difference <= kExponents) & (unit_difference >= -kExponents);
     const Vec factor = power_of_two(-shift);
     store(row + i, a * factor);
     store(labels + i, b * factor);
     store(unit + i, units);
     store(scale + i, factor);
-    store(ratio + i, power_of_two(apart));
+    store(ratio + i, power_of_two(unit_difference));
     units_before = units;
   });
-  return !any(~good);
+  return !any(~is_valid);
 }
 
 // Computes a row from the row `from`, whose paths are in band `before`. `to` may equal `from`.
@@ -123,7 +124,7 @@ inline void clear(const CtcTarget& y, int block, double* row) {
 }
 
 inline bool forward(const CtcTarget& y, const CtcFrames& x) {
-  double spent = 0.0;  // nats that a state may have lost since the last event
+  double lost_nats = 0.0;  // nats that a state may have lost since the last event
   int event = -1, farthest = 0;
   while (farthest < y.labels && y.reach[farthest + 1] <= x.begin) ++farthest;
   Band before(y, x, x.begin - 1);
@@ -137,9 +138,9 @@ inline bool forward(const CtcTarget& y, const CtcFrames& x) {
       row[0] = 1.0;
       for (int i = 0; i < y.positions; ++i) x.unit[i] = 0.0;
     }
-    if (f == 0 || t % kCtcBlock == 0 || spent - x.low[f] > kRange) {
+    if (f == 0 || t % kCtcBlock == 0 || lost_nats - x.low[f] > kRange) {
       const std::int64_t at = ++event * x.event_stride;
-      spent = 0.0;
+      lost_nats = 0.0;
       if (!rebase(y, before, row, x.unit, x.scale + at, x.ratio + at)) return false;
     }
     if (band.last > before.last) clear(y, band.last, row);
@@ -147,7 +148,7 @@ inline bool forward(const CtcTarget& y, const CtcFrames& x) {
       ++farthest;
       x.unit[farthest] = x.unit[farthest - 1];
     }
-    spent -= x.low[f];
+    lost_nats -= x.low[f];
     x.event[f] = event;
     step(y, before, band, row, row + x.stride, x.e + f * y.stride(), x.ratio + event * x.event_stride);
     before = band;

@@ -27,10 +27,10 @@ TRELLIS_INLINE Floats exp(Floats x) {
   constexpr float q[] = {0x1.fffff8p-2f, 0x1.55548ep-3f, 0x1.555b58p-5f, 0x1.123b9ep-7f,
                          0x1.687bf6p-10f};
   const Floats lowest = -87.0f - Floats{};
-  const Floats bounded = max(lowest, x);
-  const Floats shifted = bounded * 0x1.715476p0f + 0x1.8p23f;
+  const Floats clamped = max(lowest, x);
+  const Floats shifted = clamped * 0x1.715476p0f + 0x1.8p23f;
   const Floats k = shifted - 0x1.8p23f;
-  const Floats r = (bounded - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f;
+  const Floats r = (clamped - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f;
   const Floats r2 = r * r;
   const Floats p = (q[0] + q[1] * r) + r2 * ((q[2] + q[3] * r) + r2 * q[4]);
   const FloatMask power = (reinterpret_cast<FloatMask>(shifted) << 23) + 0x3f800000;
@@ -141,10 +141,16 @@ inline void emissions(const CtcTarget& y, const T* scores, std::int64_t stride, 
     double* e = x.e + f * y.stride();
     prefetch_scores<0>(scores + 8 * stride, y.symbols);  // eight frames ahead; chosen by hand
     Vec high = splat(-kInfinity), low = splat(kInfinity), total{};
+    Mask too_large{};
     for_each_vector<kWidth>(y.symbols, [&](std::int64_t u, int n) __attribute__((always_inline)) {
       const Vec s = load_first(scores + u, n, -kInfinity);
       high = max(s, high);
-      low = min(s + load(y.unused + u), low);  // unused symbols add +inf; NaN past the end is ignored
+      low = min(s + load(y.unused + u),
+                low);  // y.unused is +inf for symbols without a label; min() ignores NaN
+      // Sums of scores above this limit could overflow. Floats cannot exceed it.
+      if constexpr (sizeof(T) == sizeof(double)) {
+        too_large |= (s > kLargestCtcScore) | ((s < -kLargestCtcScore) & (s > -kInfinity));
+      }
       store(e + u, s);
     });
     high = max_lanes(high);
@@ -158,7 +164,7 @@ inline void emissions(const CtcTarget& y, const T* scores, std::int64_t stride, 
       store(e + u, in_log ? s : p);
     });
     e[y.symbols] = in_log ? -kInfinity : 0.0;
-    x.total[f] = sum_lanes(total)[0];
+    x.total[f] = any(too_large) ? __builtin_nan("") : sum_lanes(total)[0];
   }
 }
 

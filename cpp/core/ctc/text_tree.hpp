@@ -51,11 +51,11 @@ class CtcTextTree {
     model_ = model;
     nodes_.clear();
     histories_.clear();
-    spoken_ = StringTable();
+    completed_words_ = StringTable();
     extended_ = KeyTable(2);
-    crowd_ = KeyTable(2);
-    crowd_node_.clear();
-    spoken_.intern("");
+    large_children_ = KeyTable(2);
+    large_child_.clear();
+    completed_words_.intern("");
     histories_.push_back({.parent = kNone,
                           .word = 0,
                           .root = kStart,
@@ -74,16 +74,18 @@ class CtcTextTree {
   // Returns a hash of everything that later scores depend on: the state of the language model (without a
   // model, the last word), the letters of the unfinished word, and the last label. Texts with equal
   // hashes will receive equal scores for equal labels.
-  std::uint64_t outlook(const Node& n) const {
+  std::uint64_t future_hash(const Node& n) const {
     const History& h = histories_[n.history];
     const std::uint64_t context = model_ == nullptr ? h.word : h.state;
-    return mix(mix(context ^ kMixA, kMixB) ^ n.spelling, kMixA ^ static_cast<std::uint32_t>(n.label));
+    const HashKeys& keys = process_hash_keys;
+    return mix(mix(context ^ keys.left, keys.right) ^ n.spelling,
+               keys.inner ^ static_cast<std::uint32_t>(n.label));
   }
 
   // Returns an upper bound of the score that one label can add.
   double most_gain() const {
-    const bool bounded = model_ == nullptr || !model_->scores_beginnings();
-    return bounded ? words_.most_gain() : std::numeric_limits<double>::infinity();
+    const bool is_bounded = model_ == nullptr || !model_->scores_beginnings();
+    return is_bounded ? words_.most_gain() : std::numeric_limits<double>::infinity();
   }
 
   // Returns the node that a label leads to. Returns kNone if the lexicon has no such word, or if the
@@ -143,27 +145,27 @@ class CtcTextTree {
       nodes_[count++] = nodes_[node];
     }
     nodes_.resize(count);
-    const auto moved = [&](std::uint32_t node) { return node == kNone ? kNone : new_index[node]; };
+    const auto new_number = [&](std::uint32_t node) { return node == kNone ? kNone : new_index[node]; };
     for (Node& n : nodes_) {
-      n.parent = moved(n.parent);
-      n.before = moved(n.before);
-      n.completed = moved(n.completed);
+      n.parent = new_number(n.parent);
+      n.before = new_number(n.before);
+      n.completed = new_number(n.completed);
       n.child = n.sibling = kNone;
       n.children = 0;
     }
-    crowd_ = KeyTable(2);
-    crowd_node_.clear();
+    large_children_ = KeyTable(2);
+    large_child_.clear();
     for (std::uint32_t node = 0; node < count; ++node) {
-      if (!is_root(nodes_[node])) link(node);  // roots are reached through their history
+      if (!is_root(nodes_[node])) link(node);  // a root is not a child; it belongs to a history
     }
-    for (History& history : histories_) history.root = moved(history.root);
-    for (std::uint32_t& node : in_use) node = moved(node);
+    for (History& history : histories_) history.root = new_number(history.root);
+    for (std::uint32_t& node : in_use) node = new_number(node);
   }
 
   std::vector<std::string> words(std::uint32_t history) const {
     std::vector<std::string> words;
     for (; histories_[history].parent != kNone; history = histories_[history].parent) {
-      words.emplace_back(spoken_.string(histories_[history].word));
+      words.emplace_back(completed_words_.string(histories_[history].word));
     }
     std::reverse(words.begin(), words.end());
     return words;
@@ -171,7 +173,7 @@ class CtcTextTree {
 
   std::string text(std::uint32_t node) const {
     std::vector<std::string> all = words(nodes_[node].history);
-    // If words are spelt by labels, the letters may differ from the word.
+    // Where labels spell the words, the letters of an unfinished word need not be a part of its text.
     if (nodes_[node].letters > 0 && !words_.by_label()) all.push_back(begun(node));
     return joined(all);
   }
@@ -179,7 +181,7 @@ class CtcTextTree {
   // Returns the longest text that the texts of all nodes begin with.
   std::string common_text(const std::vector<std::uint32_t>& nodes) const {
     std::uint32_t history = nodes_[nodes[0]].history;
-    for (const std::uint32_t node : nodes) history = common(history, nodes_[node].history);
+    for (const std::uint32_t node : nodes) history = common_history(history, nodes_[node].history);
     const std::size_t shared = joined(words(history)).size();
     std::string all = text(nodes[0]);
     for (const std::uint32_t node : nodes) {
@@ -238,12 +240,12 @@ class CtcTextTree {
             .bonus = histories_[history].bonus};
   }
 
-  // A node with few children has a linked list of them; the children of others are in crowd_.
+  // A node with few children has a linked list of them; the children of others are in large_children_.
   std::uint32_t child(std::uint32_t parent, std::int32_t label) const {
     if (nodes_[parent].children > kFewChildren) {
       const std::uint32_t key[2] = {parent, static_cast<std::uint32_t>(label)};
-      const std::uint32_t entry = crowd_.find(key, crowd_.hash(key));
-      return entry == kNone ? kNone : crowd_node_[entry];
+      const std::uint32_t entry = large_children_.find(key, large_children_.hash(key));
+      return entry == kNone ? kNone : large_child_[entry];
     }
     std::uint32_t n = nodes_[parent].child;
     while (n != kNone && nodes_[n].label != label) n = nodes_[n].sibling;
@@ -260,29 +262,30 @@ class CtcTextTree {
     const bool first = nodes_[parent].children == kFewChildren + 1;
     for (std::uint32_t n = node; n != kNone; n = first ? nodes_[n].sibling : kNone) {
       const std::uint32_t key[2] = {parent, static_cast<std::uint32_t>(nodes_[n].label)};
-      crowd_.intern(key, crowd_.hash(key));
-      crowd_node_.push_back(n);
+      large_children_.intern(key, large_children_.hash(key));
+      large_child_.push_back(n);
     }
   }
 
   // Creates the child of `parent` by a label; `from` is the node before it in the text.
   std::uint32_t add(std::uint32_t parent, std::int32_t label, std::uint32_t from) {
-    const Node above = nodes_[parent];
+    const Node parent_node = nodes_[parent];
     const CtcPiece& piece = words_.piece(label);
-    const CtcWords::Place place = words_.step(above.place, label);
+    const CtcWords::Place place = words_.step(parent_node.place, label);
     if (words_.constrained() && place.lexicon == kNone) return kNone;
-    const int letters = above.letters + piece.letters;
-    std::uint64_t spelling = above.spelling == 0 ? kMixA : above.spelling;
-    for (const char c : piece.text) spelling = mix(spelling ^ static_cast<std::uint8_t>(c), kMixB);
-    const double bonus = histories_[above.history].bonus + words_.begun(place, letters);
-    const auto fresh = static_cast<std::uint32_t>(nodes_.size());
+    const int letters = parent_node.letters + piece.letters;
+    const HashKeys& keys = process_hash_keys;
+    std::uint64_t spelling = parent_node.spelling == 0 ? keys.left : parent_node.spelling;
+    for (const char c : piece.text) spelling = mix(spelling ^ static_cast<std::uint8_t>(c), keys.outer);
+    const double bonus = histories_[parent_node.history].bonus + words_.begun(place, letters);
+    const auto child = static_cast<std::uint32_t>(nodes_.size());
     nodes_.push_back({.parent = parent,
                       .child = kNone,
                       .sibling = kNone,
                       .children = 0,
                       .before = from,
                       .label = label,
-                      .history = above.history,
+                      .history = parent_node.history,
                       .place = place,
                       .completed = kNone,
                       .letters = letters,
@@ -291,9 +294,9 @@ class CtcTextTree {
                       .spelling = spelling | 1,  // 0 marks a root
                       .bonus = bonus});
     if (model_ != nullptr && model_->scores_beginnings() && letters > 0 && place.hot == kNone)
-      nodes_[fresh].bonus = histories_[above.history].bonus + model_->beginning(begun(fresh));
-    link(fresh);
-    return fresh;
+      nodes_[child].bonus = histories_[parent_node.history].bonus + model_->beginning(begun(child));
+    link(child);
+    return child;
   }
 
   // Returns the root of the history that ends with a node's word.
@@ -310,10 +313,10 @@ class CtcTextTree {
   }
 
   std::uint32_t extended(std::uint32_t history, std::string_view word, std::uint32_t id) {
-    const std::uint32_t key[2] = {history, spoken_.intern(word)};
+    const std::uint32_t key[2] = {history, completed_words_.intern(word)};
     const std::uint64_t hash = extended_.hash(key);
-    const std::uint32_t known = extended_.find(key, hash);
-    if (known != kNone) return known + 1;
+    const std::uint32_t entry = extended_.find(key, hash);
+    if (entry != kNone) return entry + 1;
     extended_.intern(key, hash);
     History next = histories_[history];
     next.parent = history;
@@ -351,7 +354,7 @@ class CtcTextTree {
   }
 
   // Returns the longest history that both extend.
-  std::uint32_t common(std::uint32_t a, std::uint32_t b) const {
+  std::uint32_t common_history(std::uint32_t a, std::uint32_t b) const {
     while (a != b) {
       std::uint32_t& longer = histories_[a].depth >= histories_[b].depth ? a : b;
       longer = histories_[longer].parent;
@@ -363,10 +366,10 @@ class CtcTextTree {
   WordModel* model_ = nullptr;
   std::vector<Node> nodes_;
   std::vector<History> histories_;
-  StringTable spoken_;                     // all completed words
-  KeyTable extended_{2};                   // (history, word): history i + 1
-  KeyTable crowd_{2};                      // (parent, label) of the children of nodes that have many
-  std::vector<std::uint32_t> crowd_node_;  // (crowd_): the child
+  StringTable completed_words_;             // all completed words
+  KeyTable extended_{2};                    // (history, word): history i + 1
+  KeyTable large_children_{2};              // (parent, label) of the children of nodes that have many
+  std::vector<std::uint32_t> large_child_;  // (large_children_): the child
 };
 
 }  // namespace trellis

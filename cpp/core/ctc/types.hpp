@@ -9,6 +9,10 @@
 
 namespace trellis {
 
+// The largest finite score. The loss of a row with a larger one is NaN: the sum of 10^7 scores within
+// this limit is finite.
+inline constexpr double kLargestCtcScore = 1e300;
+
 // Positions are padded to a multiple of kCtcBlock, which is a multiple of every vector width.
 inline constexpr int kCtcBlock = 8;
 

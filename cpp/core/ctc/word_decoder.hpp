@@ -69,7 +69,9 @@ class CtcWordDecoder {
 
   // Processes frames. Returns false if no hypothesis survives a frame; frames() is then its number.
   bool feed(const CtcInput<T>& x) {
+    PollEvery poll(kCtcFrameCost + x.vocabulary);
     for (std::int64_t t = 0; t < x.length; ++t, ++frames_) {
+      poll.step();
       const T* frame = x.frame(t);
       const double norm = logits_ ? kernels_.scores<T>().log_norm(frame, x.vocabulary) : 0.0;
       if (!search_.advance(frame, norm)) return false;

@@ -34,7 +34,8 @@ class CtcWordSearch {
       : words_(words), kernels_(kernels), tree_(words), min_nodes_before_collect_(min_nodes) {}
 
   // Prepares for the first frame. `model` may be null and must outlive the search. With `only_best`, the
-  // search keeps only the best of several texts that have the same outlook (CtcTextTree::outlook).
+  // search keeps only the best of several texts that have the same future scores
+  // (CtcTextTree::future_hash).
   void begin(WordModel* model, bool only_best) {
     only_best_ = only_best;
     nodes_before_collect_ = min_nodes_before_collect_;
@@ -57,7 +58,7 @@ class CtcWordSearch {
         return true;
       }
       clear_candidates();
-      stay(blank);
+      extend_in_beam(blank);
       extend();
       if (select()) {
         if (tree_.size() > nodes_before_collect_) {
@@ -84,8 +85,8 @@ class CtcWordSearch {
 
   // Returns the k best transcripts, best first; unfinished words are treated as complete.
   std::vector<CtcTranscript> finish(std::int64_t k) {
-    std::vector<Final> candidates = finals(true);
-    if (candidates.empty()) candidates = finals(false);  // no word of the lexicon is complete
+    std::vector<Final> candidates = complete_texts(true);
+    if (candidates.empty()) candidates = complete_texts(false);  // no word of the lexicon is complete
     std::sort(candidates.begin(), candidates.end(), [](const Final& a, const Final& b) {
       return a.score() != b.score() ? a.score() > b.score() : a.history < b.history;
     });
@@ -155,9 +156,9 @@ class CtcWordSearch {
 
   // Computes the new masses of the hypotheses in the beam, and the score that a candidate needs to
   // survive.
-  void stay(std::int64_t blank) {
+  void extend_in_beam(std::int64_t blank) {
     const double p_blank = tried_.score(blank);
-    double best = -kInfinity, worst = kInfinity;
+    double best = -kInfinity, lowest = kInfinity;
     for (std::size_t j = 0; j < beam_.size(); ++j) {
       const std::uint32_t node = beam_.node[j];
       const std::uint32_t index = candidate(node);
@@ -168,11 +169,11 @@ class CtcWordSearch {
       star_[index] = (CtcTextTree::is_root(n) ? beam_.total[j] : beam_.star[j]) + p;
       const double score = std::max(blank_[index], star_[index]) + n.bonus;
       best = std::max(best, score);
-      worst = std::min(worst, score);
+      lowest = std::min(lowest, score);
     }
     least_ = best + words_.options().prune;
     const bool beam_is_full = static_cast<std::int64_t>(beam_.size()) >= words_.options().width;
-    if (beam_is_full && !only_best_) least_ = std::max(least_, worst);
+    if (beam_is_full && !only_best_) least_ = std::max(least_, lowest);
   }
 
   // Adds the extensions of all hypotheses as candidates.
@@ -191,13 +192,14 @@ class CtcWordSearch {
         // An extension that is too weak for a new candidate may still add mass to an existing one.
         const bool can_survive = mass + max_bonus >= least_;
         const std::uint32_t target = tree_.follow(node, label.id, space, can_survive);
-        if (target != kNone && (can_survive || tree_[target].frame == frame_)) offer(target, mass, node);
+        if (target != kNone && (can_survive || tree_[target].frame == frame_))
+          add_mass(target, mass, node);
       }
     }
   }
 
   // Adds mass to a candidate.
-  void offer(std::uint32_t target, double mass, std::uint32_t source) {
+  void add_mass(std::uint32_t target, double mass, std::uint32_t source) {
     const std::uint32_t index = candidate(target);
     double& entering = entering_[index];
     if (entering == -kInfinity) {
@@ -243,13 +245,13 @@ class CtcWordSearch {
     return true;
   }
 
-  // Keeps only the best of several texts that have the same outlook.
+  // Keeps only the best of several texts that have the same future scores.
   void merge_futures() {
     std::size_t slots = 64;
     while (slots < 2 * choices_.size()) slots *= 2;
     seen_.assign(slots, {0, kNone});
     for (std::uint32_t i = 0; i < choices_.size(); ++i) {
-      const std::uint64_t key = tree_.outlook(tree_[node_[choices_[i].candidate]]);
+      const std::uint64_t key = tree_.future_hash(tree_[node_[choices_[i].candidate]]);
       std::size_t slot = key & (slots - 1);
       while (seen_[slot].second != kNone && seen_[slot].first != key) slot = (slot + 1) & (slots - 1);
       if (seen_[slot].second == kNone) {
@@ -264,16 +266,16 @@ class CtcWordSearch {
     std::erase_if(choices_, [](const Choice& c) { return c.candidate == kNone; });
   }
 
-  // ---- the end
+  // ---- after the last frame
 
   // Returns the complete texts, each once. With `strict`, only texts whose last word is in the lexicon.
-  std::vector<Final> finals(bool strict) {
+  std::vector<Final> complete_texts(bool strict) {
     std::vector<Final> all;
     for (std::size_t j = 0; j < beam_.size(); ++j) {
       const std::uint32_t node = beam_.node[j];
       const CtcTextTree::Node& n = tree_[node];
-      const bool legal = !words_.constrained() || !words_.allowed(n.place.lexicon).empty();
-      if (n.letters > 0 && !legal && strict) continue;
+      const bool is_in_lexicon = !words_.constrained() || !words_.allowed(n.place.lexicon).empty();
+      if (n.letters > 0 && !is_in_lexicon && strict) continue;
       const std::uint32_t history = n.letters == 0 ? n.history : tree_.extended(node);
       all.push_back({history, node, beam_.total[j], tree_.final_bonus(history)});
     }

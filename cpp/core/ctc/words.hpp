@@ -125,7 +125,7 @@ class CtcWords {
   bool by_label() const { return by_label_; }
   std::string_view lexicon_word(std::uint32_t w) const { return lexicon_words_[w]; }
 
-  // The nodes of the unfinished word's letters in the three tries; kNone: no such word.
+  // The nodes of the unfinished word's letters in the three tries; kNone if no word begins with them.
   struct Place {
     std::uint32_t vocabulary = 0, hot = 0, lexicon = 0;
   };
@@ -153,9 +153,11 @@ class CtcWords {
     return by_label_ ? spelt_.words(lexicon) : written_.words(lexicon);
   }
   // Returns the vocabulary number of the word that ends here, or kNone.
-  std::uint32_t id(const Place& place) const { return first(vocabulary_.words(place.vocabulary)); }
+  std::uint32_t id(const Place& place) const {
+    return first_or_none(vocabulary_.words(place.vocabulary));
+  }
   std::uint32_t id(std::string_view word) const {
-    return first(vocabulary_.words(vocabulary_.walk(TextTrie::kRoot, word)));
+    return first_or_none(vocabulary_.words(vocabulary_.walk(TextTrie::kRoot, word)));
   }
   bool is_hot(std::string_view word) const {
     return !hot_.words(hot_.walk(TextTrie::kRoot, word)).empty();
@@ -174,7 +176,7 @@ class CtcWords {
  private:
   static constexpr double kLn10 = 2.302585092994045684;
 
-  static std::uint32_t first(std::span<const std::uint32_t> words) {
+  static std::uint32_t first_or_none(std::span<const std::uint32_t> words) {
     return words.empty() ? kNone : words[0];
   }
   static TextTrie trie_of(std::span<const std::string_view> words) {

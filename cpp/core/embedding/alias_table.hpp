@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "base/poll.hpp"
 #include "embedding/types.hpp"
 
 namespace trellis {
@@ -23,21 +24,24 @@ inline std::vector<AliasCell> alias_table(const double* weight, std::int64_t cou
     throw std::invalid_argument("at least one weight must be above 0");
   std::vector<double> mass(static_cast<std::size_t>(count));
   std::vector<AliasCell> cells(mass.size());
-  std::vector<std::size_t> poor, rich;
+  std::vector<std::size_t> small_cells, large_cells;
+  PollEvery poll(16);
   for (std::size_t i = 0; i < mass.size(); ++i) {
+    poll.step();
     mass[i] = weight[i] / sum * static_cast<double>(count);
     cells[i] = {0xffffffff, static_cast<std::int32_t>(i)};
-    (mass[i] < 1.0 ? poor : rich).push_back(i);
+    (mass[i] < 1.0 ? small_cells : large_cells).push_back(i);
   }
-  while (!poor.empty() && !rich.empty()) {
-    const std::size_t cell = poor.back(), other = rich.back();
-    poor.pop_back();
+  while (!small_cells.empty() && !large_cells.empty()) {
+    poll.step();
+    const std::size_t cell = small_cells.back(), other = large_cells.back();
+    small_cells.pop_back();
     cells[cell] = {static_cast<std::uint32_t>(mass[cell] * 4294967295.0),
                    static_cast<std::int32_t>(other)};
     mass[other] -= 1.0 - mass[cell];
     if (mass[other] < 1.0) {
-      rich.pop_back();
-      poor.push_back(other);
+      large_cells.pop_back();
+      small_cells.push_back(other);
     }
   }
   return cells;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -53,6 +54,7 @@ class Corpus {
 
   // Ends the last line. Must be called at the end of each file.
   void end_text() {
+    if (incomplete_) check_open();
     if (text_.empty()) return;
     text_.push_back('\n');
     parse_block(text_.size());
@@ -62,14 +64,14 @@ class Corpus {
   // Adds a word that may contain anything, even white space; end_sentence() ends its sentence.
   void add_word(std::string_view word) {
     check_open();
-    if (loose_.ids.size() >= static_cast<std::size_t>(kSegment)) end_sentences();
-    tables_[0].add(word, loose_.ids);
+    if (added_words_.ids.size() >= static_cast<std::size_t>(kSegment)) end_sentences();
+    tables_[0].add(word, added_words_.ids);
   }
-  void end_sentence() { end_line(tables_[0], loose_.ids); }
+  void end_sentence() { end_line(tables_[0], added_words_.ids); }
   void end_sentences() {
-    loose_.table = 0;
-    if (!loose_.ids.empty()) keep(std::move(loose_));
-    loose_ = {};
+    added_words_.table = 0;
+    if (!added_words_.ids.empty()) store_segment(std::move(added_words_));
+    added_words_ = {};
   }
 
   // Merges the tables; nothing can be added afterwards.
@@ -78,9 +80,12 @@ class Corpus {
     end_text();
     end_sentences();
     finished_ = true;
+    const Incomplete incomplete(*this);
+    PollEvery poll(256);
     for (Table& table : tables_) {
       table.type.resize(table.strings.size());
       for (std::uint32_t id = 0; id < table.strings.size(); ++id) {
+        poll.step();
         const std::uint32_t type = types_.intern(table.strings.string(id));
         if (type == counts_.size()) counts_.push_back(0);
         counts_[type] += table.count[id];
@@ -99,22 +104,25 @@ class Corpus {
 
   // Returns the types with at least min_count occurrences, most frequent first. Types with equal counts
   // are sorted by their bytes, so the order does not depend on the threads.
-  std::vector<std::uint32_t> common_types(std::int64_t min_count, std::int64_t most) const {
-    std::vector<std::uint32_t> kept;
+  std::vector<std::uint32_t> common_types(std::int64_t min_count, std::int64_t max_types) const {
+    std::vector<std::uint32_t> types;
     for (std::uint32_t type = 0; type < types_.size(); ++type) {
-      if (counts_[type] >= min_count) kept.push_back(type);
+      if (counts_[type] >= min_count) types.push_back(type);
     }
-    std::sort(kept.begin(), kept.end(), [this](std::uint32_t a, std::uint32_t b) {
+    PollEvery poll(32);
+    std::sort(types.begin(), types.end(), [&](std::uint32_t a, std::uint32_t b) {
+      poll.step();
       if (counts_[a] != counts_[b]) return counts_[a] > counts_[b];
       return types_.string(a) < types_.string(b);
     });
-    if (most > 0 && static_cast<std::int64_t>(kept.size()) > most)
-      kept.resize(static_cast<std::size_t>(most));
-    return kept;
+    if (max_types > 0 && static_cast<std::int64_t>(types.size()) > max_types)
+      types.resize(static_cast<std::size_t>(max_types));
+    return types;
   }
 
   // Sets the number that read() returns for each type, (types).
   void number(const std::vector<std::int32_t>& number_of_type) {
+    if (incomplete_) check_open();
     if (number_of_type.size() != types_.size())
       throw std::invalid_argument("number_of_type must have one number per type");
     largest_ = kUnknown;
@@ -192,7 +200,9 @@ class Corpus {
 
   void parse(const char* p, const char* end, Table& table, std::vector<std::uint32_t>& ids) const {
     ids.reserve(static_cast<std::size_t>(end - p) / 5);
+    PollEvery poll(32);
     while (p < end) {
+      poll.step();
       if (is_space(*p)) {
         if (*p == '\n') end_line(table, ids);
         ++p;
@@ -205,7 +215,24 @@ class Corpus {
     ids.shrink_to_fit();
   }
 
+  // Marks the corpus as incomplete if an exception, such as an interruption, leaves the scope: some
+  // words have been counted, but not stored.
+  class Incomplete {
+   public:
+    explicit Incomplete(Corpus& corpus) : corpus_(corpus), exceptions_(std::uncaught_exceptions()) {}
+    ~Incomplete() {
+      if (std::uncaught_exceptions() > exceptions_) corpus_.incomplete_ = true;
+    }
+    Incomplete(const Incomplete&) = delete;
+    Incomplete& operator=(const Incomplete&) = delete;
+
+   private:
+    Corpus& corpus_;
+    const int exceptions_;
+  };
+
   void check_open() const {
+    if (incomplete_) throw std::logic_error("the corpus is incomplete, because reading was interrupted");
     if (finished_) throw std::logic_error("the corpus is finished");
   }
 
@@ -232,6 +259,7 @@ class Corpus {
       bounds.push_back(cut(std::max(bounds.back(), end * i / parts), end));
     bounds.push_back(end);
     std::vector<Segment> segments(parts);
+    const Incomplete incomplete(*this);
     parallel_for(static_cast<std::int64_t>(parts), static_cast<int>(parts), [&] {
       return [&](std::int64_t i) {
         const auto part = static_cast<std::size_t>(i);
@@ -241,17 +269,17 @@ class Corpus {
       };
     });
     for (Segment& segment : segments) {
-      if (!segment.ids.empty()) keep(std::move(segment));
+      if (!segment.ids.empty()) store_segment(std::move(segment));
     }
   }
 
-  void keep(Segment&& segment) {
+  void store_segment(Segment&& segment) {
     const auto size = static_cast<std::int64_t>(segment.ids.size());
     cut_into_chunks(segment.ids);
     if (in_memory_ + size <= memory_) {
       in_memory_ += size;
     } else {
-      spill(segment);
+      move_to_file(segment);
     }
     segments_.push_back(std::move(segment));
   }
@@ -275,7 +303,7 @@ class Corpus {
   }
 
   // Moves a segment to the temporary file.
-  void spill(Segment& segment) {
+  void move_to_file(Segment& segment) {
     if (!file_) file_.reset(std::tmpfile());
     if (!file_) throw std::runtime_error("no temporary file can be made for the text");
     segment.offset = file_size_;
@@ -297,7 +325,7 @@ class Corpus {
 
   std::vector<Table> tables_;  // (threads)
   std::string text_;           // text that has not been parsed yet
-  Segment loose_;              // the words of add_word()
+  Segment added_words_;        // the words of add_word()
   StringTable types_;
   std::vector<std::int64_t> counts_;  // (types)
   std::vector<Segment> segments_;
@@ -307,6 +335,7 @@ class Corpus {
   std::int64_t file_size_ = 0, in_memory_ = 0, memory_, words_ = 0, lines_ = 0;
   std::int32_t largest_ = -1;
   bool finished_ = false;
+  bool incomplete_ = false;  // an exception ended parse_block() or finish()
   const bool end_words_;
 };
 

@@ -133,28 +133,28 @@ TRELLIS_INLINE void set_target(EmbeddingWorker& k, std::int64_t target, float la
   }
 }
 // Pads the last tile with targets of weight 0.
-TRELLIS_INLINE void end_targets(EmbeddingWorker& k, std::int64_t targets) {
+TRELLIS_INLINE void pad_targets(EmbeddingWorker& k, std::int64_t targets) {
   for (std::int64_t t = targets; t < padded_targets(targets); ++t) set_target(k, t, 0.0f, 0.0f);
 }
 
-// Calls take(c, C, first target, scores) for all tiles.
-template <class Take>
-TRELLIS_INLINE void all_scores(float* const* hidden, int count, float* const* row, std::int64_t targets,
-                               int stride, const Take& take) {
+// Calls use(c, C, first target, scores) for all tiles.
+template <class Use>
+TRELLIS_INLINE void for_each_tile(float* const* hidden, int count, float* const* row,
+                                  std::int64_t targets, int stride, const Use& use) {
   for (std::int64_t t = 0; t < targets; t += kTargets) {
     with_count(targets - t, [&](auto n) __attribute__((always_inline)) {
       constexpr int T = decltype(n)::value;
       int c = 0;
       for (; c + kHidden <= count; c += kHidden)
-        take(c, kHidden, t, tile_scores<kHidden, T>(hidden + c, row + t, stride));
-      for (; c < count; ++c) take(c, 1, t, tile_scores<1, T>(hidden + c, row + t, stride));
+        use(c, kHidden, t, tile_scores<kHidden, T>(hidden + c, row + t, stride));
+      for (; c < count; ++c) use(c, 1, t, tile_scores<1, T>(hidden + c, row + t, stride));
     });
   }
 }
 
 // Copies the scores of a tile to score, (count, pitch).
-TRELLIS_INLINE void put_tile(float* score, std::int64_t pitch, int c, int width, std::int64_t t,
-                             FloatVec v) {
+TRELLIS_INLINE void store_tile(float* score, std::int64_t pitch, int c, int width, std::int64_t t,
+                               FloatVec v) {
   float lanes[kFloatWidth];
   float_store(lanes, v);
   for (int i = 0; i < width; ++i)
@@ -166,17 +166,17 @@ inline double logistic(EmbeddingWorker& k, float* const* hidden, int count, floa
                        std::int64_t targets, int stride, bool want_loss) {
   const std::int64_t pitch = padded_targets(targets);
   double loss = 0.0;
-  all_scores(hidden, count, row, targets, stride,
-             [&](int c, int width, std::int64_t t, FloatVec s) __attribute__((always_inline)) {
-               const float* label = k.label + t / kTargets * kFloatWidth;
-               const float* weight = k.weight + t / kTargets * kFloatWidth;
-               if (want_loss) [[unlikely]] {
-                 for (int i = 0; i < width * kTargets; ++i)
-                   loss += weight[i] * softplus(label[i] > 0.5f ? -s[i] : s[i]);
-               }
-               const FloatVec g = k.rate * float_load(weight) * (float_load(label) - sigmoid(s));
-               put_tile(k.score, pitch, c, width, t, g);
-             });
+  for_each_tile(hidden, count, row, targets, stride,
+                [&](int c, int width, std::int64_t t, FloatVec s) __attribute__((always_inline)) {
+                  const float* label = k.label + t / kTargets * kFloatWidth;
+                  const float* weight = k.weight + t / kTargets * kFloatWidth;
+                  if (want_loss) [[unlikely]] {
+                    for (int i = 0; i < width * kTargets; ++i)
+                      loss += weight[i] * softplus(label[i] > 0.5f ? -s[i] : s[i]);
+                  }
+                  const FloatVec g = k.rate * float_load(weight) * (float_load(label) - sigmoid(s));
+                  store_tile(k.score, pitch, c, width, t, g);
+                });
   return loss;
 }
 
@@ -184,9 +184,9 @@ inline double logistic(EmbeddingWorker& k, float* const* hidden, int count, floa
 inline double softmax(EmbeddingWorker& k, float* const* hidden, int count, float* const* row,
                       std::int64_t targets, std::int64_t label, int stride) {
   const std::int64_t pitch = padded_targets(targets);
-  all_scores(hidden, count, row, targets, stride,
-             [&](int c, int width, std::int64_t t, FloatVec s)
-                 __attribute__((always_inline)) { put_tile(k.score, pitch, c, width, t, s); });
+  for_each_tile(hidden, count, row, targets, stride,
+                [&](int c, int width, std::int64_t t, FloatVec s)
+                    __attribute__((always_inline)) { store_tile(k.score, pitch, c, width, t, s); });
   double loss = 0.0;
   for (int c = 0; c < count; ++c) {
     float* score = k.score + c * pitch;
@@ -248,7 +248,7 @@ inline double step(EmbeddingWorker& k, float* const* hidden, int count, float* c
     loss = softmax(k, hidden, count, row, targets, softmax_target, stride);
   } else {
     for (std::int64_t t = 0; t < targets; ++t) set_target(k, t, label[t], weight[t]);
-    end_targets(k, targets);
+    pad_targets(k, targets);
     loss = logistic(k, hidden, count, row, targets, stride, true);
   }
   update(k, hidden, nullptr, count, row, targets, stride);

@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "base/poll.hpp"
+
 namespace trellis {
 
 struct HuffmanTree {
@@ -29,8 +31,10 @@ inline HuffmanTree huffman_tree(const std::int64_t* count, std::int64_t words) {
   std::vector<std::int64_t> weight(count, count + words);
   std::vector<std::int64_t> parent(2 * size - 1, -1);
   std::vector<std::uint8_t> is_right(2 * size - 1, 0);
+  PollEvery poll(64);
   std::int64_t leaf = words - 1, inner = words;  // the lightest leaf, the lightest inner node
   for (std::int64_t next = words; next < 2 * words - 1; ++next) {
+    poll.step();
     std::int64_t lightest[2];
     for (std::int64_t& node : lightest) {
       const bool is_leaf = leaf >= 0 && (inner == next || weight[static_cast<std::size_t>(leaf)] <
@@ -46,7 +50,8 @@ inline HuffmanTree huffman_tree(const std::int64_t* count, std::int64_t words) {
                      weight[static_cast<std::size_t>(lightest[1])]);
   }
   for (std::int64_t word = 0; word < words; ++word) {
-    for (auto at = static_cast<std::size_t>(word); parent[at] >= 0;
+    poll.step();
+    for (auto at = static_cast<std::size_t>(word); parent[at] != -1;
          at = static_cast<std::size_t>(parent[at])) {
       tree.node.push_back(static_cast<std::int32_t>(parent[at] - words));
       tree.right.push_back(is_right[at]);

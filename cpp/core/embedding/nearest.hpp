@@ -17,21 +17,24 @@ namespace trellis {
 // The best rows of several queries; owns their memory.
 class BestLists {
  public:
-  BestLists(std::int64_t queries, std::int64_t room, std::int64_t k)
+  BestLists(std::int64_t queries, std::int64_t capacity, std::int64_t k)
       : k_(k),
-        score_(static_cast<std::size_t>(room * k), -kNone),
-        id_(static_cast<std::size_t>(room * k), -1),
-        floor_(static_cast<std::size_t>(room), kNone) {  // +inf in unused lanes: nothing beats it
+        score_(static_cast<std::size_t>(capacity * k), -kNone),
+        id_(static_cast<std::size_t>(capacity * k), -1),
+        floor_(static_cast<std::size_t>(capacity), kNone) {  // +inf in unused lanes: nothing beats it
     std::fill_n(floor_.begin(), queries, -kNone);
   }
 
   NearestBest view() { return {score_.data(), id_.data(), k_, floor_.data()}; }
 
   // Merges another list. The result is sorted: best first, among equal scores the lowest id first.
+  // `keep` in nearest_kernels.hpp has the same order.
   void merge(const BestLists& other, std::int64_t queries) {
     std::vector<float> score(static_cast<std::size_t>(k_));
     std::vector<std::int64_t> id(static_cast<std::size_t>(k_));
+    PollEvery poll(8 * k_);
     for (std::int64_t q = 0; q < queries; ++q) {
+      poll.step();
       std::int64_t a = q * k_, b = q * k_;
       for (std::int64_t i = 0; i < k_; ++i) {
         const bool take_this =
@@ -103,18 +106,19 @@ inline void nearest(const NearestRows& table, const CoarseRows* coarse, std::int
   const NearestKernels& kernel = kernels().nearest;
   const bool few = count < kFew;
   const std::int64_t groups = (count + kernel.lanes - 1) / kernel.lanes;
-  const std::int64_t room = few ? count : groups * kernel.lanes;
-  std::vector<float> packed(few ? 0 : static_cast<std::size_t>(room * table.dim));
+  const std::int64_t capacity = few ? count : groups * kernel.lanes;
+  std::vector<float> packed(few ? 0 : static_cast<std::size_t>(capacity * table.dim));
   if (!few) kernel.pack(queries, count, table.dim, packed.data());
   const PaddedQueries padded(queries, few && coarse != nullptr ? count : 0, table.dim);
   const bool by_bytes = few && coarse != nullptr && padded.fit();
-  BestLists total(count, room, k);
+  BestLists total(count, capacity, k);
   std::mutex mutex;
   const std::int64_t tasks = (rows + kTask - 1) / kTask;
   std::atomic<std::int64_t> next{0};
   const auto body = [&] {
-    BestLists best(count, room, k);
+    BestLists best(count, capacity, k);
     for (std::int64_t t = next++; t < tasks; t = next++) {
+      poll_interrupt();
       const std::int64_t begin = t * kTask, end = std::min(rows, begin + kTask);
       if (by_bytes) {
         kernel.coarse(table, *coarse, begin, end, padded.view(), best.view());

@@ -63,8 +63,9 @@ TRELLIS_INLINE float largest_size(const float* row, std::int64_t dim) {
 }
 
 inline void coarsen(const NearestRows& table, std::int64_t begin, std::int64_t end, std::int64_t stride,
-                    std::int8_t* code, float* step, float* off) {
-  // Bounds the rounding of both scores, each a sum of `dim` products times a factor, and of x.
+                    std::int8_t* code, float* step, float* error_bound) {
+  // An upper bound of the relative rounding error of x and of both scores. A score is a sum of `dim`
+  // products, times a factor.
   const float rounding = (static_cast<float>(table.dim) + 16.0f) * 0x1p-22f;
   for (std::int64_t id = begin; id < end; ++id) {
     const float* row = table.rows + id * table.dim;
@@ -76,21 +77,21 @@ inline void coarsen(const NearestRows& table, std::int64_t begin, std::int64_t e
       row_code[d] = static_cast<std::int8_t>(static_cast<int>(row[d] * inverse + 128.5f) - 128);
     for (std::int64_t d = table.dim; d < stride; ++d) row_code[d] = 0;
     step[id] = largest * scale / 127.0f;
-    FloatVec lengths{}, errors{};
+    FloatVec squares{}, errors{};
     std::int64_t d = 0;
     for (; d + kFloatWidth <= table.dim; d += kFloatWidth) {
       const FloatVec x = scale * float_load(row + d), error = x - step[id] * load_bytes(row_code + d);
-      lengths += x * x;
+      squares += x * x;
       errors += error * error;
     }
-    float length = sum_floats(lengths), away = sum_floats(errors);
+    float squared_length = sum_floats(squares), squared_error = sum_floats(errors);
     for (; d < table.dim; ++d) {
       const float x = scale * row[d], error = x - step[id] * static_cast<float>(row_code[d]);
-      length += x * x;
-      away += error * error;
+      squared_length += x * x;
+      squared_error += error * error;
     }
     // 1.001 covers the rounding of these sums.
-    off[id] = (std::sqrt(away) + rounding * std::sqrt(length)) * 1.001f;
+    error_bound[id] = (std::sqrt(squared_error) + rounding * std::sqrt(squared_length)) * 1.001f;
   }
 }
 
@@ -101,8 +102,10 @@ inline void nearest_coarse(const NearestRows& table, const CoarseRows& coarse, s
     const std::int8_t* code = coarse.code + id * coarse.stride;
     for (std::int64_t d = 0; d < coarse.stride; d += 64) __builtin_prefetch(code + d + kAhead);
     for (std::int64_t q = 0; q < queries.count; ++q) {
-      const float about = dot_bytes(code, queries.padded + q * coarse.stride, coarse.stride);
-      if (about * coarse.step[id] + queries.length[q] * coarse.off[id] <= best.floor[q]) continue;
+      const float approximate_score = dot_bytes(code, queries.padded + q * coarse.stride, coarse.stride);
+      if (approximate_score * coarse.step[id] + queries.length[q] * coarse.error_bound[id] <=
+          best.floor[q])
+        continue;
       const float* row = table.rows + id * table.dim;
       const float score = dot_floats(row, queries.rows + q * table.dim, table.dim) * table.scale[id];
       if (score > best.floor[q]) keep(best, q, score, id);

@@ -4,6 +4,7 @@
 // scores exceed them.
 #pragma once
 
+#include "base/poll.hpp"
 #include "base/simd_float.hpp"
 #include "embedding/nearest_types.hpp"
 
@@ -79,9 +80,11 @@ inline void nearest_pack(const float* queries, std::int64_t count, std::int64_t 
 
 inline void nearest_many(const NearestRows& table, std::int64_t begin, std::int64_t end,
                          const float* packed, std::int64_t groups, const NearestBest& best) {
+  PollEvery poll(kRowBlock * kQueries * table.dim);
   for (std::int64_t block = begin; block < end; block += kRowBlock) {
     const std::int64_t stop = block + kRowBlock < end ? block + kRowBlock : end;
     for (std::int64_t g = 0; g < groups; ++g) {
+      poll.step();
       const float* queries = packed + g * table.dim * kQueries;
       std::int64_t id = block;
       for (; id + kRows <= stop; id += kRows) tile<kRows>(table, id, queries, g * kQueries, best);
@@ -100,9 +103,9 @@ TRELLIS_INLINE float dot_floats(const float* a, const float* b, std::int64_t n) 
     }
   }
   for (; i + kFloatWidth <= n; i += kFloatWidth) sums[0] += float_load(a + i) * float_load(b + i);
-  float rest = 0.0f;
-  for (; i < n; ++i) rest += a[i] * b[i];
-  return sum_floats((sums[0] + sums[1]) + (sums[2] + sums[3])) + rest;
+  float tail_sum = 0.0f;
+  for (; i < n; ++i) tail_sum += a[i] * b[i];
+  return sum_floats((sums[0] + sums[1]) + (sums[2] + sums[3])) + tail_sum;
 }
 
 inline void nearest_few(const NearestRows& table, std::int64_t begin, std::int64_t end,
@@ -128,12 +131,12 @@ inline std::uint8_t nearest_centroid(const float* point, std::int64_t width, con
   for (int c = 0; c < kCentroids; c += kFloatWidth) {
     FloatVec distance{};  // sums of squared differences stay precise where centroids are close
     for (std::int64_t d = 0; d < width; ++d) {
-      const FloatVec away = float_splat(point[d]) - float_load(centroids + d * kCentroids + c);
-      distance += away * away;
+      const FloatVec difference = float_splat(point[d]) - float_load(centroids + d * kCentroids + c);
+      distance += difference * difference;
     }
-    const FloatMask better = distance < best;
-    best = better ? distance : best;
-    block = better ? c - FloatMask{} : block;
+    const FloatMask is_nearer = distance < best;
+    best = is_nearer ? distance : best;
+    block = is_nearer ? c - FloatMask{} : block;
   }
   int nearest = block[0];
   float least = best[0];

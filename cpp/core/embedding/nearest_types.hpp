@@ -20,12 +20,12 @@ struct NearestBest {
   float* floor;  // (queries): the score to beat, score[q][k - 1]
 };
 
-// The same rows as bytes: |scale[i] row_i - step[i] code_i| < off[i], rounding errors included.
+// The same rows as bytes: |scale[i] row_i - step[i] code_i| < error_bound[i], rounding errors included.
 struct CoarseRows {
-  const std::int8_t* code;  // (count, stride), zero from dim on
-  const float* step;        // (count)
-  const float* off;         // (count)
-  std::int64_t stride;      // coarse_stride(dim)
+  const std::int8_t* code;   // (count, stride), zero from dim on
+  const float* step;         // (count)
+  const float* error_bound;  // (count)
+  std::int64_t stride;       // coarse_stride(dim)
 };
 
 struct CoarseQueries {
@@ -53,7 +53,7 @@ struct NearestKernels {
                  const CoarseQueries&, const NearestBest& best);
   // Computes the bytes of rows [begin, end).
   void (*coarsen)(const NearestRows&, std::int64_t begin, std::int64_t end, std::int64_t stride,
-                  std::int8_t* code, float* step, float* off);
+                  std::int8_t* code, float* step, float* error_bound);
   // code[i] = argmin_c |point_i - centroid_c|; among equal distances the lowest c. Points are `stride`
   // apart, centroids are (width, 256), codes are code_stride apart.
   void (*assign)(const float* points, std::int64_t count, std::int64_t stride, std::int64_t width,

@@ -6,6 +6,7 @@
 // threads seldom compete for the rows of frequent words.
 #pragma once
 
+#include "base/poll.hpp"
 #include "embedding/gradient_step.hpp"
 
 namespace trellis::TRELLIS_ISA::embedding {
@@ -48,7 +49,7 @@ TRELLIS_INLINE float* node_row(const EmbeddingModel& m, HotRows& hot, std::int32
 }
 
 // Adds the changes of hot nodes to the table and invalidates the copies.
-inline void cool(const EmbeddingModel& m, EmbeddingWorker& k) {
+inline void write_back_hot_rows(const EmbeddingModel& m, EmbeddingWorker& k) {
   HotRows& hot = k.hot;
   const int stride = m.stride;
   for (std::int32_t i = 0; i < hot.count; ++i)
@@ -82,7 +83,8 @@ TRELLIS_INLINE void draw_negatives(const EmbeddingModel& m, EmbeddingWorker& k, 
   for (int i = 0; i < m.negatives; ++i) {
     std::int32_t negative = draw_noise(m, k);
     constexpr int kMaxRedraws = 16;  // the noise distribution may draw almost only this word
-    for (int again = 0; negative == word && again < kMaxRedraws; ++again) negative = draw_noise(m, k);
+    for (int redraws = 0; negative == word && redraws < kMaxRedraws; ++redraws)
+      negative = draw_noise(m, k);
     if (negative == word) negative = static_cast<std::int32_t>((word + 1) % m.words);
     out[i] = negative;
     prefetch_row(row_of(m.output, negative, m.stride), m.stride);
@@ -128,14 +130,17 @@ TRELLIS_INLINE float* slot(const EmbeddingModel& m, float* ring, std::int64_t po
   return ring + (position & m.ring_mask) * m.stride;
 }
 
-// Adds a word that enters the window to the ring. Skip-gram uses the mean of its rows, CBOW the mean
-// over the rows of all words.
+// Returns whether the ring has the sums of the rows of words; otherwise it has their means. CBOW
+// computes its mean over the rows of all words.
+TRELLIS_INLINE bool ring_has_sums(const EmbeddingModel& m) { return m.cbow || m.sum; }
+
+// Adds a word that enters the window to the ring.
 TRELLIS_INLINE void enter(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* word,
                           std::int64_t position) {
   const Rows rows = rows_of(m, word);
   float* vector = slot(m, k.ring, position);
-  sum_rows(m.input, m.stride, rows, m.cbow ? 1.0f : 1.0f / static_cast<float>(rows.count), k.source,
-           vector);
+  sum_rows(m.input, m.stride, rows, ring_has_sums(m) ? 1.0f : 1.0f / static_cast<float>(rows.count),
+           k.source, vector);
   std::memcpy(slot(m, k.before, position), vector, sizeof(float) * static_cast<std::size_t>(m.stride));
 }
 // Adds the change of a word that leaves the window to the input table.
@@ -146,29 +151,30 @@ TRELLIS_INLINE void leave(const EmbeddingModel& m, EmbeddingWorker& k, const std
   float* change = slot(m, k.before, position);
   for (int j = 0; j < m.stride; j += kFloatWidth)
     float_store(change + j, float_load(after + j) - float_load(change + j));
-  add_to_rows(m.input, m.stride, rows, m.cbow ? 1.0f / static_cast<float>(rows.count) : 1.0f, change);
+  add_to_rows(m.input, m.stride, rows, ring_has_sums(m) ? 1.0f / static_cast<float>(rows.count) : 1.0f,
+              change);
 }
 
 // Sets the targets of negative sampling: the word itself, then its negatives.
-TRELLIS_INLINE void row_targets(const EmbeddingModel& m, EmbeddingWorker& k, std::int32_t word,
-                                const std::int32_t* negative) {
+TRELLIS_INLINE void set_row_targets(const EmbeddingModel& m, EmbeddingWorker& k, std::int32_t word,
+                                    const std::int32_t* negative) {
   k.target_row[0] = row_of(m.output, word, m.stride);
   for (int i = 0; i < m.negatives; ++i) k.target_row[1 + i] = row_of(m.output, negative[i], m.stride);
 }
 // Sets the labels of these targets: 1 for the word, 0 for negatives.
-TRELLIS_INLINE void noise_labels(const EmbeddingModel& m, EmbeddingWorker& k) {
+TRELLIS_INLINE void set_noise_labels(const EmbeddingModel& m, EmbeddingWorker& k) {
   for (int t = 0; t <= m.negatives; ++t) set_target(k, t, t == 0 ? 1.0f : 0.0f, 1.0f);
-  end_targets(k, 1 + m.negatives);
+  pad_targets(k, 1 + m.negatives);
 }
 // Sets the nodes on the path to a word as targets; returns their number.
-TRELLIS_INLINE std::int64_t path_targets(const EmbeddingModel& m, EmbeddingWorker& k,
-                                         std::int32_t word) {
+TRELLIS_INLINE std::int64_t set_path_targets(const EmbeddingModel& m, EmbeddingWorker& k,
+                                             std::int32_t word) {
   const std::int64_t begin = m.path_begin[word], count = m.path_begin[word + 1] - begin;
   for (std::int64_t t = 0; t < count; ++t) {
     k.target_row[t] = node_row(m, k.hot, m.path_node[begin + t]);
     set_target(k, t, m.path_right[begin + t] != 0 ? 1.0f : 0.0f, 1.0f);
   }
-  end_targets(k, count);
+  pad_targets(k, count);
   return count;
 }
 TRELLIS_INLINE void prefetch_path(const EmbeddingModel& m, std::int32_t word) {
@@ -178,10 +184,16 @@ TRELLIS_INLINE void prefetch_path(const EmbeddingModel& m, std::int32_t word) {
   }
 }
 
+// Sets the labels of one-vs-all before the first word of a sentence: no word is right.
+TRELLIS_INLINE void set_wrong_labels(const EmbeddingModel& m, EmbeddingWorker& k) {
+  for (std::int64_t t = 0; t < m.words; ++t) set_target(k, t, 0.0f, 1.0f);
+  pad_targets(k, m.words);
+}
+
 // Performs one gradient step, in which hidden vectors predict `word`. Its targets must be set, except
 // for a softmax.
-TRELLIS_INLINE void teach(const EmbeddingModel& m, EmbeddingWorker& k, float* const* hidden,
-                          float* const* out, int count, std::int64_t targets, std::int32_t word) {
+TRELLIS_INLINE void train_step(const EmbeddingModel& m, EmbeddingWorker& k, float* const* hidden,
+                               float* const* out, int count, std::int64_t targets, std::int32_t word) {
   const bool want_loss = ++k.steps % k.every == 0;
   double loss = 0.0;
   if (m.loss == EmbeddingLoss::softmax) {
@@ -196,8 +208,16 @@ TRELLIS_INLINE void teach(const EmbeddingModel& m, EmbeddingWorker& k, float* co
   update(k, hidden, out, count, k.target_row, targets, m.stride);
 }
 
-// Trains CBOW on one word: the mean of the context predicts the word. Each row of the context receives
-// the full gradient.
+// Adds a change to each row of a word in the ring, which has the sum of these rows.
+TRELLIS_INLINE void add_to_slot(const EmbeddingModel& m, const std::int32_t* word, float* slot,
+                                const float* change) {
+  const float rows = static_cast<float>(rows_of(m, word).count);
+  for (int j = 0; j < m.stride; j += kFloatWidth)
+    float_store(slot + j, float_load(slot + j) + rows * float_load(change + j));
+}
+
+// Trains CBOW on one word: the mean of the context predicts the word. It is the mean of all rows, or of
+// the sums of the words. Each row of the context receives the full gradient.
 TRELLIS_INLINE void cbow(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* words,
                          std::int64_t begin, std::int64_t end, std::int64_t i, std::int64_t targets) {
   std::int64_t rows = 0;
@@ -207,24 +227,21 @@ TRELLIS_INLINE void cbow(const EmbeddingModel& m, EmbeddingWorker& k, const std:
     rows += rows_of(m, words + p).count;
     k.hidden_row[count++] = slot(m, k.ring, p);
   }
-  const float scale = 1.0f / static_cast<float>(rows);
+  const float scale = 1.0f / static_cast<float>(m.sum ? count : rows);
   for (int j = 0; j < m.stride; j += kFloatWidth) {
     FloatVec sum{};
     for (int c = 0; c < count; ++c) sum += float_load(k.hidden_row[c] + j);
     float_store(k.hidden + j, scale * sum);
   }
-  teach(m, k, &k.hidden, k.change_row, 1, targets, words[i]);
+  train_step(m, k, &k.hidden, k.change_row, 1, targets, words[i]);
   int c = 0;
   for (std::int64_t p = begin; p < end; ++p) {
-    if (p == i) continue;
-    const float rows_of_word = static_cast<float>(rows_of(m, words + p).count);
-    float* row = k.hidden_row[c++];
-    for (int j = 0; j < m.stride; j += kFloatWidth)
-      float_store(row + j, float_load(row + j) + rows_of_word * float_load(k.change + j));
+    if (p != i) add_to_slot(m, words + p, k.hidden_row[c++], k.change);
   }
 }
 
-// Trains skip-gram on one word: each word of the context predicts the word.
+// Trains skip-gram on one word: each word of the context predicts the word. A step adds the
+// same change to every row of a word: their mean changes by it, their sum by it times the rows.
 TRELLIS_INLINE void skip_gram(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* words,
                               std::int64_t begin, std::int64_t end, std::int64_t i,
                               std::int64_t targets) {
@@ -232,17 +249,28 @@ TRELLIS_INLINE void skip_gram(const EmbeddingModel& m, EmbeddingWorker& k, const
   for (std::int64_t p = begin; p < end; ++p) {
     if (p != i) k.hidden_row[count++] = slot(m, k.ring, p);
   }
+  float* const* out = m.sum ? k.change_row : nullptr;
+  const auto finish = [&] {
+    if (!m.sum) return;
+    int c = 0;
+    for (std::int64_t p = begin; p < end; ++p) {
+      if (p == i) continue;
+      add_to_slot(m, words + p, k.hidden_row[c], k.change_row[c]);
+      ++c;
+    }
+  };
   if (m.loss != EmbeddingLoss::negative || m.shared) {
-    teach(m, k, k.hidden_row, nullptr, count, targets, words[i]);
-    return;
+    train_step(m, k, k.hidden_row, out, count, targets, words[i]);
+    return finish();
   }
   std::int32_t* next = k.next;  // the negatives of the next pair; the first ones are already drawn
   for (int c = 0; c < count; ++c) {
-    row_targets(m, k, words[i], next);
+    set_row_targets(m, k, words[i], next);
     next = next == k.next ? k.next + m.negatives : k.next;
     if (c + 1 < count) draw_negatives(m, k, words[i], next);
-    teach(m, k, k.hidden_row + c, nullptr, 1, targets, words[i]);
+    train_step(m, k, k.hidden_row + c, m.sum ? out + c : nullptr, 1, targets, words[i]);
   }
+  finish();
 }
 
 // Prefetches the rows that the prediction of a word needs, and draws its negatives.
@@ -260,34 +288,42 @@ inline void sentence(const EmbeddingModel& m, EmbeddingWorker& k, const std::int
                      std::int64_t count) {
   if (count < 2) return;
   const bool pairs = m.loss == EmbeddingLoss::negative && !m.cbow && !m.shared;
-  std::int64_t targets = m.loss == EmbeddingLoss::softmax ? m.words : 1 + m.negatives;
-  if (m.loss == EmbeddingLoss::negative) noise_labels(m, k);
+  const bool one_vs_all = m.loss == EmbeddingLoss::ova;
+  std::int64_t targets = one_vs_all || m.loss == EmbeddingLoss::softmax ? m.words : 1 + m.negatives;
+  if (m.loss == EmbeddingLoss::negative) set_noise_labels(m, k);
+  if (one_vs_all) set_wrong_labels(m, k);
   std::int32_t* next = k.next;
   if (!pairs) look_ahead(m, k, words[0], next);
-  std::int64_t entered = 0;
+  std::int64_t entered_words = 0;
+  // The cost of a word. It takes some microseconds with negative sampling. With a softmax or one-vs-all,
+  // the time grows with the number of words.
+  PollEvery poll((1 << 13) + targets * m.stride);
   for (std::int64_t i = 0; i < count; ++i) {
-    for (; entered < count && entered <= i + m.window; ++entered) {
-      if (entered + 1 < count) prefetch_rows(m, words + entered + 1);
-      enter(m, k, words + entered, entered);
+    poll.step();
+    for (; entered_words < count && entered_words <= i + m.window; ++entered_words) {
+      if (entered_words + 1 < count) prefetch_rows(m, words + entered_words + 1);
+      enter(m, k, words + entered_words, entered_words);
     }
     const std::int64_t radius = m.shrink ? 1 + below(next_random(k), m.window) : m.window;
     const std::int64_t begin = i < radius ? 0 : i - radius,
                        end = i + radius < count ? i + radius + 1 : count;
-    if (m.loss == EmbeddingLoss::negative && !pairs) row_targets(m, k, words[i], next);
-    if (m.loss == EmbeddingLoss::hierarchical) targets = path_targets(m, k, words[i]);
+    if (m.loss == EmbeddingLoss::negative && !pairs) set_row_targets(m, k, words[i], next);
+    if (m.loss == EmbeddingLoss::hierarchical) targets = set_path_targets(m, k, words[i]);
     next = next == k.next ? k.next + m.negatives : k.next;
     if (pairs) {
       look_ahead(m, k, words[i], k.next);
     } else if (i + 1 < count) {
       look_ahead(m, k, words[i + 1], next);
     }
+    if (one_vs_all) set_target(k, words[i], 1.0f, 1.0f);
     if (m.cbow) {
       cbow(m, k, words, begin, end, i, targets);
     } else {
       skip_gram(m, k, words, begin, end, i, targets);
     }
+    if (one_vs_all) set_target(k, words[i], 0.0f, 1.0f);
     if (i >= m.window) leave(m, k, words + i - m.window, i - m.window);
-    if (++k.words >= m.hot_for) cool(m, k);
+    if (++k.words >= m.hot_for) write_back_hot_rows(m, k);
   }
   for (std::int64_t p = count > m.window ? count - m.window : 0; p < count; ++p)
     leave(m, k, words + p, p);

@@ -40,14 +40,14 @@ inline bool continues_character(char c) { return (static_cast<unsigned char>(c) 
 
 inline constexpr std::string_view kEndOfSentence = "</s>";  // the only word without n-grams
 
-// Calls take(n-gram) for the n-grams of shortest .. longest code points of "<word>", except the single
-// brackets. `bracketed` is scratch.
-template <class Take>
-void for_each_subword(std::string_view word, int shortest, int longest, std::string& bracketed,
-                      const Take& take) {
+// Calls use(n-gram) for the n-grams of shortest .. longest code points of "<word>", except the single
+// brackets. `bracketed_word` is scratch.
+template <class Use>
+void for_each_subword(std::string_view word, int shortest, int longest, std::string& bracketed_word,
+                      const Use& use) {
   if (longest <= 0 || word == kEndOfSentence) return;
-  bracketed.assign(1, '<').append(word).push_back('>');
-  const std::string_view text = bracketed;
+  bracketed_word.assign(1, '<').append(word).push_back('>');
+  const std::string_view text = bracketed_word;
   for (std::size_t begin = 0; begin < text.size(); ++begin) {
     if (continues_character(text[begin])) continue;
     std::size_t end = begin;
@@ -55,23 +55,23 @@ void for_each_subword(std::string_view word, int shortest, int longest, std::str
       ++end;
       while (end < text.size() && continues_character(text[end])) ++end;
       const bool bracket = n == 1 && (begin == 0 || end == text.size());
-      if (n >= shortest && !bracket) take(text.substr(begin, end - begin));
+      if (n >= shortest && !bracket) use(text.substr(begin, end - begin));
     }
   }
 }
 
-// Calls take(bucket) for the runs of 2 .. longest words that begin at each word; hash is (count).
-template <class Take>
+// Calls use(bucket) for the runs of 2 .. longest words that begin at each word; hash is (count).
+template <class Use>
 void for_each_word_ngram(const std::uint32_t* hash, std::int64_t count, int longest,
-                         std::uint64_t buckets, const Take& take) {
-  const auto widened = [](std::uint32_t h) {  // fastText stores word hashes as signed integers
+                         std::uint64_t buckets, const Use& use) {
+  const auto sign_extend = [](std::uint32_t h) {  // fastText stores word hashes as signed integers
     return static_cast<std::uint64_t>(static_cast<std::int64_t>(static_cast<std::int32_t>(h)));
   };
   for (std::int64_t i = 0; i < count; ++i) {
-    std::uint64_t h = widened(hash[i]);
+    std::uint64_t h = sign_extend(hash[i]);
     for (std::int64_t j = i + 1; j < count && j < i + longest; ++j) {
-      h = h * 116049371u + widened(hash[j]);
-      take(static_cast<std::int32_t>(h % buckets));
+      h = h * 116049371u + sign_extend(hash[j]);
+      use(static_cast<std::int32_t>(h % buckets));
     }
   }
 }

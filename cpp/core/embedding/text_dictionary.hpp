@@ -72,20 +72,20 @@ class TextDictionary {
     }
   }
 
-  // Calls take(row) for all rows of a text.
-  template <class Take>
+  // Calls use(row) for all rows of a text.
+  template <class Use>
   void for_each_row(const std::string_view* words, std::size_t count, Scratch& scratch,
-                    const Take& take) const {
+                    const Use& use) const {
     const auto take_bucket = [&](std::uint32_t bucket) {
       if (pruned_) {
         bucket = kept_.find(&bucket, hash_key(&bucket, 1));
         if (bucket == kNone) return;
       }
-      take(std::int64_t{words_.size()} + bucket);
+      use(std::int64_t{words_.size()} + bucket);
     };
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint32_t row = words_.find(words[i]);
-      if (row != kNone) take(std::int64_t{row});
+      if (row != kNone) use(std::int64_t{row});
       if (settings_.bucket == 0) continue;
       GrowingHash hash;
       for_each_subword(words[i], settings_.minn, settings_.maxn, scratch.bracketed,

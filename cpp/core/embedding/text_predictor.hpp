@@ -55,9 +55,9 @@ class TextPredictor {
     std::int64_t longest = 0;
     for (std::size_t y = 1; y < tree.begin.size(); ++y)
       longest = std::max(longest, tree.begin[y] - tree.begin[y - 1]);
-    // Adding kAdded can make the factor of a step larger than 1. The last factor covers the rounding to
-    // float in better().
-    slack_ = std::exp(static_cast<double>(longest) * kAdded) * (1.0 + 1e-6);
+    // Each step of a path multiplies p by a factor, which kAdded can make larger than 1. 1 + 1e-6 covers
+    // the rounding to float in better().
+    max_factor_ = std::exp(static_cast<double>(longest) * kAdded) * (1.0 + 1e-6);
   }
 
   const TextDictionary& dictionary() const { return dictionary_; }
@@ -84,9 +84,11 @@ class TextPredictor {
     parallel_for((count + kTask - 1) / kTask, threads, [&] {
       return [&, memory = Memory()](std::int64_t task) mutable {
         const std::int64_t end = std::min(count, (task + 1) * kTask);
-        for (std::int64_t i = task * kTask; i < end; ++i)
+        for (std::int64_t i = task * kTask; i < end; ++i) {
+          poll_interrupt();
           best(texts[static_cast<std::size_t>(i)], k, threshold, memory,
                answers[static_cast<std::size_t>(i)]);
+        }
       };
     });
     return answers;
@@ -117,7 +119,9 @@ class TextPredictor {
     std::int64_t count = 0;
     dictionary_.for_each_row(words.data(), words.size(), memory.scratch, [&](std::int64_t row) {
       ids[count++ % kRows] = row;
-      if (count % kRows == 0) add(input_, ids, kRows, out);
+      if (count % kRows != 0) return;
+      poll_interrupt();
+      add(input_, ids, kRows, out);
     });
     add(input_, ids, count % kRows, out);
     if (count > 0) {
@@ -138,26 +142,26 @@ class TextPredictor {
     } else {
       score_all(k, least, memory, answers);
     }
-    std::sort_heap(answers.begin(), answers.end(), better);
+    std::sort_heap(answers.begin(), answers.end(), is_better);
   }
 
   // Returns whether a is better than b. Probabilities are compared as floats, as in fastText; if they
   // are equal, the lower label is better.
-  static bool better(const Answer& a, const Answer& b) {
+  static bool is_better(const Answer& a, const Answer& b) {
     const auto p = static_cast<float>(a.p), q = static_cast<float>(b.p);
     return p > q || (p == q && a.label < b.label);
   }
 
   // Keeps the best k in a heap whose front is the worst of them.
-  static void offer(const Answer& answer, std::int64_t k, double least, Answers& answers) {
+  static void insert_if_best(const Answer& answer, std::int64_t k, double least, Answers& answers) {
     if (!(answer.p >= least)) return;
     if (static_cast<std::int64_t>(answers.size()) == k) {
-      if (!better(answer, answers.front())) return;
-      std::pop_heap(answers.begin(), answers.end(), better);
+      if (!is_better(answer, answers.front())) return;
+      std::pop_heap(answers.begin(), answers.end(), is_better);
       answers.pop_back();
     }
     answers.push_back(answer);
-    std::push_heap(answers.begin(), answers.end(), better);
+    std::push_heap(answers.begin(), answers.end(), is_better);
   }
 
   void score_all(std::int64_t k, double least, Memory& memory, Answers& answers) const {
@@ -175,7 +179,7 @@ class TextPredictor {
       for (double& s : memory.score) s = 1.0 / (1.0 + std::exp(-s));
     }
     for (std::size_t y = 0; y < size; ++y)
-      offer({static_cast<std::int32_t>(y), memory.score[y] + kAdded}, k, least, answers);
+      insert_if_best({static_cast<std::int32_t>(y), memory.score[y] + kAdded}, k, least, answers);
   }
 
   // Searches the tree depth first, the more likely child first. Nodes that cannot lead to one of the
@@ -185,13 +189,15 @@ class TextPredictor {
     const auto dot = kernels().text.dots;
     std::vector<Step>& steps = memory.steps;
     steps.assign(1, {labels > 1 ? 2 * labels - 2 : 0, 1.0});
+    PollEvery poll(16 + stride_);
     while (!steps.empty()) {
+      poll.step();
       const auto [node, p] = steps.back();
       steps.pop_back();
       const bool is_full = static_cast<std::int64_t>(answers.size()) == k;
-      if (p * slack_ < (is_full ? answers.front().p : least)) continue;
+      if (p * max_factor_ < (is_full ? answers.front().p : least)) continue;
       if (node < labels) {
-        offer({node, p}, k, least, answers);
+        insert_if_best({node, p}, k, least, answers);
         continue;
       }
       const auto inner = static_cast<std::size_t>(node - labels);
@@ -212,7 +218,7 @@ class TextPredictor {
   std::int64_t stride_;              // the stride of output_: dim, rounded up
   std::vector<float> output_;        // (labels, stride)
   std::vector<std::int32_t> child_;  // see HuffmanTree
-  double slack_ = 1.0;  // an upper bound of the factor by which the rest of a path can raise p
+  double max_factor_ = 1.0;  // an upper bound of the factor by which the rest of a path can raise p
 };
 
 }  // namespace trellis

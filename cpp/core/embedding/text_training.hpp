@@ -27,20 +27,20 @@ inline void text(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t
   std::int64_t targets = m.words;
   switch (m.loss) {
     case EmbeddingLoss::softmax: break;
-    case EmbeddingLoss::hierarchical: targets = path_targets(m, k, label); break;
+    case EmbeddingLoss::hierarchical: targets = set_path_targets(m, k, label); break;
     case EmbeddingLoss::negative:
       targets = 1 + m.negatives;
       draw_negatives(m, k, label, k.next);
-      row_targets(m, k, label, k.next);
-      noise_labels(m, k);
+      set_row_targets(m, k, label, k.next);
+      set_noise_labels(m, k);
       break;
     case EmbeddingLoss::ova:
       for (std::int64_t t = 0; t < targets; ++t) set_target(k, t, 0.0f, 1.0f);
       for (std::int64_t i = 0; i < label_count; ++i) set_target(k, labels[i], 1.0f, 1.0f);
-      end_targets(k, targets);
+      pad_targets(k, targets);
       break;
   }
-  teach(m, k, &k.hidden, k.change_row, 1, targets, label);
+  train_step(m, k, &k.hidden, k.change_row, 1, targets, label);
   add_to_rows(m.input, m.stride, {rows, count}, 1.0f / static_cast<float>(count), k.change);
 }
 

@@ -43,8 +43,8 @@ class EmbeddingScratch {
     for (std::int64_t i = 0; i < hidden; ++i) k.change_row[i] = k.change + i * stride;
   }
 
-  // Allocates the copies of hot nodes. Not needed without hot nodes.
-  void heat(const std::vector<std::int32_t>& nodes, int stride) {
+  // Allocates the copies of hot nodes. Must be called if there are hot nodes.
+  void allocate_hot_copies(const std::vector<std::int32_t>& nodes, int stride) {
     const std::size_t floats = nodes.size() * static_cast<std::size_t>(stride);
     hot_rows_.resize(2 * floats);
     hot_places_.resize(2 * nodes.size());
@@ -131,11 +131,12 @@ class EmbeddingTraining {
                       if (number >= 0 && keeps(k, number)) kept.push_back(number);
                       if (number != Corpus::kLineEnd && kept.size() < static_cast<std::size_t>(kLongest))
                         continue;
+                      poll_interrupt();
                       train.sentence(model_, k, kept.data(), static_cast<std::int64_t>(kept.size()));
                       kept.clear();
                     }
                     train.sentence(model_, k, kept.data(), static_cast<std::int64_t>(kept.size()));
-                    train.cool(model_, k);
+                    train.write_back_hot_rows(model_, k);
                   });
   }
 
@@ -153,6 +154,7 @@ class EmbeddingTraining {
                         add_type(types, type, rows, labels, hashes);
                         continue;
                       }
+                      poll_interrupt();
                       add_word_ngrams(types, hashes, rows);
                       train.text(model_, k, rows.data(), static_cast<std::int64_t>(rows.size()),
                                  labels.data(), static_cast<std::int64_t>(labels.size()));
@@ -175,7 +177,7 @@ class EmbeddingTraining {
       auto scratch =
           std::make_shared<EmbeddingScratch>(model_.stride, model_.ring_mask + 1, 2 * model_.window + 1,
                                              targets_, model_.negatives, most_rows_);
-      scratch->heat(hot_, model_.stride);
+      scratch->allocate_hot_copies(hot_, model_.stride);
       if (model_.loss == EmbeddingLoss::softmax || model_.loss == EmbeddingLoss::ova) {
         for (std::int64_t t = 0; t < model_.words; ++t)
           scratch->worker.target_row[t] = model_.output + t * model_.stride;
@@ -239,7 +241,7 @@ class EmbeddingTraining {
 
   EmbeddingModel model_;
   std::vector<std::int32_t> hot_;
-  // The largest numbers of output rows per prediction, input rows per word.
+  // The largest number of output rows per prediction, and of input rows per word.
   std::int64_t targets_ = 0, most_rows_ = 1;
 };
 

@@ -56,6 +56,7 @@ struct EmbeddingModel {
   const std::uint8_t* path_right;  // 1 if the path goes to the right child
   EmbeddingLoss loss;
   bool cbow;
+  bool sum;     // the vector of a word is the sum of its rows, not their mean
   bool shared;  // all contexts of a word share one draw of negatives
   int window;
   int negatives;
@@ -100,7 +101,7 @@ struct EmbeddingKernels {
   void (*sentence)(const EmbeddingModel&, EmbeddingWorker&, const std::int32_t* words,
                    std::int64_t count);
   // Adds the changes of hot nodes to the table; call after all sentences.
-  void (*cool)(const EmbeddingModel&, EmbeddingWorker&);
+  void (*write_back_hot_rows)(const EmbeddingModel&, EmbeddingWorker&);
   // Trains on a text: the mean of its rows should predict its labels.
   void (*text)(const EmbeddingModel&, EmbeddingWorker&, const std::int32_t* rows, std::int64_t count,
                const std::int32_t* labels, std::int64_t label_count);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/poll.hpp"
 #include "base/tables.hpp"
 #include "features/token_fields.hpp"
 
@@ -52,15 +53,15 @@ struct ExtractorSpec {
 struct RowsOut {
   std::vector<std::int64_t> begin{0};  // (rows + 1)
   std::vector<std::int32_t> id;        // (entries)
-  void close() { begin.push_back(static_cast<std::int64_t>(id.size())); }
+  void end_row() { begin.push_back(static_cast<std::int64_t>(id.size())); }
 };
 
 // The rows of attributes and of edge attributes.
 struct ExtractedRows {
   RowsOut rows, edges;
-  void close() {
-    rows.close();
-    edges.close();
+  void end_row() {
+    rows.end_row();
+    edges.end_row();
   }
 };
 
@@ -115,6 +116,7 @@ class TemplateExtractor {
     std::vector<std::uint32_t> keys;    // (positions, templates, key size)
     std::vector<std::uint64_t> hashes;  // (positions, templates)
     std::vector<std::uint32_t> ids;     // (positions, templates): attribute numbers, kNone if unknown
+    PollEvery poll{1 << 11};            // per token: one sequence can have millions
   };
 
   // Both append the rows of one sequence. learn() adds unknown attributes to the tables, find() omits
@@ -124,13 +126,14 @@ class TemplateExtractor {
     fill(x, known, known, memory);
     memory.keys.resize(attributes_.stride());
     for (std::int64_t t = 0; t < length; ++t) {
+      memory.poll.step();
       for (const AttributeTemplate& tpl : spec_.templates) {
         if (!make_key(tpl, t, length, memory, memory.keys.data())) continue;
         KeyTable& target = tpl.edge ? edges_ : attributes_;
         const std::uint32_t id = target.intern(memory.keys.data(), target.hash(memory.keys.data()));
         (tpl.edge ? out.edges : out.rows).id.push_back(static_cast<std::int32_t>(id));
       }
-      out.close();
+      out.end_row();
     }
   }
 
@@ -167,11 +170,12 @@ class TemplateExtractor {
       find_block(first, last, length, memory);
       const std::uint32_t* next_id = memory.ids.data();
       for (std::int64_t t = first; t < last; ++t) {
+        memory.poll.step();
         for (const AttributeTemplate& tpl : spec_.templates) {
           const std::uint32_t id = *next_id++;
           if (id != kNone) (tpl.edge ? out.edges : out.rows).id.push_back(static_cast<std::int32_t>(id));
         }
-        out.close();
+        out.end_row();
       }
     }
   }
@@ -184,6 +188,7 @@ class TemplateExtractor {
     if (length == 0) return;
     memory.values.resize(spec_.fields.size() * static_cast<std::size_t>(length));
     for (std::size_t f = 0; f < spec_.fields.size(); ++f) {
+      poll_interrupt();
       const Field& field = spec_.fields[f];
       std::uint32_t* to = memory.values.data() + f * length;
       if (field.positional()) {
@@ -244,7 +249,7 @@ class TemplateExtractor {
       const KeyTable& attributes = table(spec_.templates[n].edge);
       for (std::int64_t cell = n; cell < (end - begin) * templates; cell += templates) {
         if (memory.keys[cell * stride] != kNone)
-          memory.ids[cell] = attributes.likely(memory.hashes[cell]);
+          memory.ids[cell] = attributes.likely_entry(memory.hashes[cell]);
       }
     }
     for (const std::int64_t n : hashed_) {

@@ -12,8 +12,9 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
+
+#include "base/tables.hpp"
 
 namespace trellis {
 
@@ -30,13 +31,15 @@ class NameParser {
     for (const std::uint32_t n : numbers) {
       if (n >= literals.size() || literals[n].empty())
         throw std::invalid_argument("numbers: a template number is out of range");
-      by_head_[literals[n][0]].push_back(n);
-    }
-    for (const auto& [head, _] : by_head_) {
-      if (std::find(sizes_.begin(), sizes_.end(), head.size()) == sizes_.end())
-        sizes_.push_back(head.size());
+      const std::uint32_t head = first_literals_.intern(literals[n][0]);
+      if (head == by_head_.size()) {
+        by_head_.emplace_back();
+        sizes_.push_back(literals[n][0].size());
+      }
+      by_head_[head].push_back(n);
     }
     std::sort(sizes_.begin(), sizes_.end());
+    sizes_.erase(std::unique(sizes_.begin(), sizes_.end()), sizes_.end());
   }
 
   // Calls use(n, values) for each reading of a name by template n; returns the number of readings.
@@ -45,13 +48,13 @@ class NameParser {
     std::size_t readings = 0;
     for (const std::size_t size : sizes_) {
       if (size > name.size()) break;
-      const auto templates = by_head_.find(std::string(name.substr(0, size)));
-      if (templates == by_head_.end()) continue;
-      for (const std::uint32_t n : templates->second) {
-        ways_ = 0;
+      const std::uint32_t head = first_literals_.find(name.substr(0, size));
+      if (head == kNone) continue;
+      for (const std::uint32_t n : by_head_[head]) {
+        n_readings_ = 0;
         values_.clear();
         cut(name, size, std::span(literals_[n]).subspan(1), [&] { use(n, values_); });
-        readings += ways_;
+        readings += n_readings_;
       }
     }
     return readings;
@@ -60,7 +63,7 @@ class NameParser {
   // Returns a name in quotes for an error message, truncated to 80 bytes.
   static std::string quoted(std::string_view name) {
     std::size_t size = std::min<std::size_t>(name.size(), 80);
-    while (size > 0 && size < name.size() && inside(name, size)) --size;
+    while (size > 0 && size < name.size() && is_inside_code_point(name, size)) --size;
     return "'" + std::string(name.substr(0, size)) + "'";
   }
 
@@ -68,7 +71,7 @@ class NameParser {
   using Rest = std::span<const std::string>;
 
   // Returns whether position `at` lies inside a code point of several bytes.
-  static bool inside(std::string_view name, std::size_t at) {
+  static bool is_inside_code_point(std::string_view name, std::size_t at) {
     return at < name.size() && (static_cast<unsigned char>(name[at]) & 0xc0) == 0x80;
   }
 
@@ -78,47 +81,49 @@ class NameParser {
 
   // Returns whether at least one reading exists. Each literal is matched at its first occurrence, which
   // leaves the most text for the others. So if this fails, no other choice can succeed.
-  static bool possible(std::string_view name, std::size_t begin, Rest rest) {
-    if (rest.empty()) return begin == name.size();
-    for (; rest.size() > 1; rest = rest.subspan(1)) {
-      const std::size_t at = name.find(rest[0], begin);
+  static bool possible(std::string_view name, std::size_t begin, Rest literals) {
+    if (literals.empty()) return begin == name.size();
+    for (; literals.size() > 1; literals = literals.subspan(1)) {
+      const std::size_t at = name.find(literals[0], begin);
       if (at == std::string_view::npos) return false;
-      begin = at + rest[0].size();
+      begin = at + literals[0].size();
     }
-    return ends_with(name, begin, rest[0]);
+    return ends_with(name, begin, literals[0]);
   }
 
   // Extends values_ by the values in name[begin:], and calls use() for each complete reading.
   template <class Use>
-  void cut(std::string_view name, std::size_t begin, Rest rest, const Use& use) {
-    if (rest.size() <= 1) {
-      if (!possible(name, begin, rest)) return;
-      if (++ways_ > kMaxReadings) {
+  void cut(std::string_view name, std::size_t begin, Rest literals, const Use& use) {
+    if (literals.size() <= 1) {
+      if (!possible(name, begin, literals)) return;
+      if (++n_readings_ > kMaxReadings) {
         throw std::invalid_argument(quoted(name) + " can be read in more than " +
                                     std::to_string(kMaxReadings) + " ways");
       }
-      if (!rest.empty()) values_.push_back(name.substr(begin, name.size() - rest[0].size() - begin));
+      if (!literals.empty())
+        values_.push_back(name.substr(begin, name.size() - literals[0].size() - begin));
       use();
-      if (!rest.empty()) values_.pop_back();
+      if (!literals.empty()) values_.pop_back();
       return;
     }
-    for (std::size_t at = name.find(rest[0], begin); at != std::string_view::npos;
-         at = name.find(rest[0], at + 1)) {
-      const std::size_t next = at + rest[0].size();
+    for (std::size_t at = name.find(literals[0], begin); at != std::string_view::npos;
+         at = name.find(literals[0], at + 1)) {
+      const std::size_t next = at + literals[0].size();
       // If no reading exists from here, none exists from any later match, so the loop can stop.
-      if (!possible(name, next, rest.subspan(1))) return;
-      if (inside(name, at)) continue;
+      if (!possible(name, next, literals.subspan(1))) return;
+      if (is_inside_code_point(name, at)) continue;
       values_.push_back(name.substr(begin, at - begin));
-      cut(name, next, rest.subspan(1), use);
+      cut(name, next, literals.subspan(1), use);
       values_.pop_back();
     }
   }
 
-  const std::vector<Literals>& literals_;                                // (templates, parts + 1)
-  std::unordered_map<std::string, std::vector<std::uint32_t>> by_head_;  // first literal: templates
-  std::vector<std::size_t> sizes_;        // the different lengths of first literals
-  std::vector<std::string_view> values_;  // the values of the current reading
-  std::size_t ways_ = 0;
+  const std::vector<Literals>& literals_;            // (templates, parts + 1)
+  StringTable first_literals_;                       // the first literals
+  std::vector<std::vector<std::uint32_t>> by_head_;  // (heads): templates
+  std::vector<std::size_t> sizes_;                   // the different lengths of first literals
+  std::vector<std::string_view> values_;             // the values of the current reading
+  std::size_t n_readings_ = 0;
 };
 
 }  // namespace trellis

@@ -19,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/poll.hpp"
 #include "base/utf8.hpp"
 #include "ctc/ngram.hpp"
 
@@ -70,7 +71,9 @@ inline bool parse_number(std::string_view text, double* value) {
 class ArpaReader {
  public:
   void feed(std::string_view block) {
+    PollEvery poll(1 << 10);  // per line
     while (!block.empty()) {
+      poll.step();
       const auto* line_break = static_cast<const char*>(std::memchr(block.data(), '\n', block.size()));
       if (line_break == nullptr) {
         rest_.append(block);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 #include <string_view>
 #include <vector>
@@ -20,10 +21,10 @@ inline std::uint32_t rotate(std::uint32_t x, int k) { return x << k | x >> (32 -
 
 // Returns the hash of a string and its terminating NUL: Bob Jenkins' lookup3, hashlittle() with seed 0.
 inline std::uint32_t hash(std::string_view s) {
-  std::size_t left = s.size() + 1;
-  std::uint32_t a = 0xdeadbeef + static_cast<std::uint32_t>(left), b = a, c = a;
+  std::size_t bytes_left = s.size() + 1;
+  std::uint32_t a = 0xdeadbeef + static_cast<std::uint32_t>(bytes_left), b = a, c = a;
   const char* p = s.data();
-  const auto take = [&](std::size_t count) {
+  const auto mix_block = [&](std::size_t count) {
     unsigned char block[12] = {};  // bytes past the string are 0, like its NUL
     const std::size_t size = std::min(count, static_cast<std::size_t>(s.data() + s.size() - p));
     if (size > 0) std::memcpy(block, p, size);
@@ -35,10 +36,10 @@ inline std::uint32_t hash(std::string_view s) {
     b += word(4);
     c += word(8);
     p += size;
-    left -= count;
+    bytes_left -= count;
   };
-  while (left > 12) {
-    take(12);
+  while (bytes_left > 12) {
+    mix_block(12);
     a = (a - c) ^ rotate(c, 4), c += b;
     b = (b - a) ^ rotate(a, 6), a += c;
     c = (c - b) ^ rotate(b, 8), b += a;
@@ -46,7 +47,7 @@ inline std::uint32_t hash(std::string_view s) {
     b = (b - a) ^ rotate(a, 19), a += c;
     c = (c - b) ^ rotate(b, 4), b += a;
   }
-  take(left);
+  mix_block(bytes_left);
   c = (c ^ b) - rotate(b, 14);
   a = (a ^ c) - rotate(c, 11);
   b = (b ^ a) - rotate(a, 25);
@@ -63,7 +64,7 @@ class Writer {
   Writer() : tables_(kTables) { bytes_.resize(kData); }
 
   // Adds a string; strings get the numbers 0, 1, 2 ...
-  void put(std::string_view s) {
+  void add(std::string_view s) {
     const std::uint32_t offset = place(), h = hash(s);
     append(static_cast<std::uint32_t>(records_.size()));
     append(static_cast<std::uint32_t>(s.size() + 1));
@@ -112,10 +113,16 @@ class Writer {
   }
   void append(const std::vector<Slot>& table) {
     std::vector<Slot> slots(2 * table.size(), Slot{0, 0});
+    // Links that skip used slots: a free slot points to itself, a used slot to a later one. Links are
+    // shortened when they are followed, so a search takes few steps even if all names have the same
+    // hash. (The format fixes the hash function.)
+    std::vector<std::size_t> next(slots.size());
+    std::iota(next.begin(), next.end(), std::size_t{0});
     for (const Slot& entry : table) {
       std::size_t k = (entry.hash >> 8) % slots.size();
-      while (slots[k].offset != 0) k = (k + 1) % slots.size();
+      while (next[k] != k) k = next[k] = next[next[k]];
       slots[k] = entry;
+      next[k] = (k + 1) % slots.size();
     }
     for (const Slot& slot : slots) {
       append(slot.hash);

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "base/poll.hpp"
+
 namespace trellis {
 
 // The weights of name i have the numbers begin[i], begin[i] + 1, ... If states[i] is not 0, the first
@@ -47,8 +49,15 @@ inline SplitWeights split_weights(const NumberedNames& names, std::span<const st
                                   std::span<double> weight) {
   SplitWeights out;
   std::int64_t i = 0;
+  const std::int64_t last = static_cast<std::int64_t>(names.states.size()) - 1;
+  PollEvery poll(16);
   for (std::size_t k = 0; k < number.size(); ++k) {
-    while (number[k] >= names.begin[i + 1]) ++i;
+    // The bound `last` holds even if another thread changes a number after it was validated.
+    while (i < last && number[k] >= names.begin[i + 1]) {
+      poll.step();
+      ++i;
+    }
+    poll.step();
     const std::int64_t first = names.states[i] != 0 ? names.labels : 0;
     const std::int64_t cell = number[k] - names.begin[i];
     if (cell < first) {

@@ -8,6 +8,8 @@
 #include <span>
 #include <string_view>
 
+#include "base/poll.hpp"
+
 namespace trellis {
 
 // Parses one finite number. Returns false if the text is not one.
@@ -31,29 +33,31 @@ class TextWeightReader {
   TextWeightReader(bool indexed, std::span<std::int64_t> index, std::span<double> weight)
       : indexed_(indexed), index_(index), weight_(weight) {}
 
-  enum class Fault { none, text, order, room };  // not a weight; index not ascending; arrays full
+  enum class Fault { none, text, order, capacity };  // not a weight; index not ascending; arrays full
 
   // Reads a block, which must end with a complete line. After a fault, *wrong is the line.
   Fault feed(std::string_view block, std::string_view* wrong) {
+    PollEvery poll(64);  // per line
     while (!block.empty()) {
+      poll.step();
       std::string_view line = block.substr(0, block.find('\n'));
       block.remove_prefix(std::min(line.size() + 1, block.size()));
       *wrong = line;
-      std::int64_t at = lines_;
+      std::int64_t index = lines_;
       if (indexed_) {
-        const auto [stop, error] = std::from_chars(line.data(), line.data() + line.size(), at);
+        const auto [stop, error] = std::from_chars(line.data(), line.data() + line.size(), index);
         const auto used = static_cast<std::size_t>(stop - line.data());
-        if (error != std::errc() || used >= line.size() || *stop != '=' || at < 0) return Fault::text;
+        if (error != std::errc() || used >= line.size() || *stop != '=' || index < 0) return Fault::text;
         line.remove_prefix(used + 1);
-        if (at <= last_) return Fault::order;
-        last_ = at;
+        if (index <= last_) return Fault::order;
+        last_ = index;
       }
       double value;
       if (!read_weight(line, &value)) return Fault::text;
       ++lines_;
       if (value == 0.0) continue;
-      if (kept_ == weight_.size()) return Fault::room;
-      index_[kept_] = at;
+      if (kept_ == weight_.size()) return Fault::capacity;
+      index_[kept_] = index;
       weight_[kept_++] = value;
     }
     return Fault::none;
@@ -64,8 +68,8 @@ class TextWeightReader {
 
  private:
   const bool indexed_;
-  const std::span<std::int64_t> index_;  // (room)
-  const std::span<double> weight_;       // (room)
+  const std::span<std::int64_t> index_;  // (capacity)
+  const std::span<double> weight_;       // (capacity)
   std::int64_t lines_ = 0, last_ = -1;
   std::size_t kept_ = 0;
 };

@@ -12,6 +12,8 @@
 #include <system_error>
 #include <vector>
 
+#include "base/poll.hpp"
+
 namespace trellis {
 
 struct VectorRows {
@@ -57,17 +59,20 @@ inline const char* parse_line(std::string_view line, std::int64_t dim, float* ou
   return p == end ? nullptr : "a field that is not a number";
 }
 
-// Reads at most `room` rows of text; `out` is (room, dim).
-inline VectorRows text_rows(std::string_view block, std::int64_t dim, std::int64_t room, float* out) {
+// Reads at most `capacity` rows of text; `out` is (capacity, dim).
+inline VectorRows text_rows(std::string_view block, std::int64_t dim, std::int64_t capacity,
+                            float* out) {
   VectorRows rows;
   std::size_t at = 0;
+  PollEvery poll(64 * dim);
   for (std::int64_t row = 0;;) {
+    poll.step();
     const std::size_t stop = block.find('\n', at);
     if (stop == std::string_view::npos) break;
     std::string_view line = block.substr(at, stop - at);
     while (!line.empty() && (line.back() == ' ' || line.back() == '\r')) line.remove_suffix(1);
     if (!line.empty()) {
-      if (row == room) break;
+      if (row == capacity) break;
       std::int64_t word = 0;
       rows.wrong = parse_line(line, dim, out + row * dim, &word);
       if (rows.wrong != nullptr) break;
@@ -81,19 +86,23 @@ inline VectorRows text_rows(std::string_view block, std::int64_t dim, std::int64
   return rows;
 }
 
-// Reads at most `room` rows of floats. A line break between two rows belongs to the first of them.
-inline VectorRows binary_rows(std::string_view block, std::int64_t dim, std::int64_t room, float* out) {
+// Reads at most `capacity` rows of floats. A line break between two rows belongs to the first of them.
+inline VectorRows binary_rows(std::string_view block, std::int64_t dim, std::int64_t capacity,
+                              float* out) {
   VectorRows rows;
   const std::size_t bytes = static_cast<std::size_t>(dim) * sizeof(float);
   std::size_t at = 0;
+  PollEvery poll(256 + dim);
   for (std::int64_t row = 0;; ++row) {
+    poll.step();
     if (at < block.size() && block[at] == '\n') ++at;
     rows.consumed = static_cast<std::int64_t>(at);
-    if (row == room) break;
-    const std::string_view near = block.substr(at, static_cast<std::size_t>(kLongestWord) + 1);
-    const std::size_t space = near.find(' ');
+    if (row == capacity) break;
+    const std::string_view beginning = block.substr(at, static_cast<std::size_t>(kLongestWord) + 1);
+    const std::size_t space = beginning.find(' ');
     if (space == std::string_view::npos) {
-      if (near.size() > static_cast<std::size_t>(kLongestWord)) rows.wrong = "a word without an end";
+      if (beginning.size() > static_cast<std::size_t>(kLongestWord))
+        rows.wrong = "a word without an end";
       break;
     }
     if (block.size() - at - space - 1 < bytes) break;

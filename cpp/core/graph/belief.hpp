@@ -40,7 +40,7 @@ class Belief {
         tables_(tables),
         weight_(weight),
         options_(options),
-        threads_(graph.entries.back() < kWorthThreads ? 1 : options.threads),
+        threads_(graph.entries.back() < kMinThreadedEntries ? 1 : options.threads),
         sum_(static_cast<std::size_t>(graph.first_label.back())),
         blocked_(static_cast<std::size_t>(graph.first_label.back())),
         message_(static_cast<std::size_t>(graph.message.back()), 0.0),
@@ -75,9 +75,11 @@ class Belief {
       log_v[v] = normalise(variable + first, labels);
     }
     x.resize(static_cast<std::size_t>(most_entries_));
+    PollEvery poll(kFactorCost);
     for (Index f = 0; f < graph_.factors(); ++f) {
+      poll.step();
       double* out = factor == nullptr ? x.data() : factor + graph_.entries[f];
-      joint(f, -1, out);
+      write_joint(f, -1, out);
       log_f[f] = normalise(out, graph_.size(f));
     }
   }
@@ -88,21 +90,30 @@ class Belief {
   }
 
  private:
-  static constexpr Index kBlock = 256;             // factors per task
-  static constexpr Index kWorthThreads = 1 << 14;  // entries; smaller graphs use one thread
+  static constexpr Index kBlock = 256;                   // factors per task
+  static constexpr Index kFactorCost = 1 << 12;          // for PollEvery
+  static constexpr Index kMinThreadedEntries = 1 << 14;  // entries; smaller graphs use one thread
 
   // Turns log scores into probabilities, in place, and returns their log sum.
   double normalise(double* x, Index count) const {
-    const double total = log_sum_exp(x, count);
-    for (Index k = 0; k < count; ++k) x[k] = total == kForbidden ? 0.0 : std::exp(x[k] - total);
-    return total;
+    const double top = *std::max_element(x, x + count);
+    // Relative to the largest one, scores of any size give probabilities that sum to 1.
+    double sum = 0.0;
+    for (Index k = 0; k < count; ++k) sum += x[k] = top == kForbidden ? 0.0 : std::exp(x[k] - top);
+    if (top == kForbidden) return kForbidden;
+    for (Index k = 0; k < count; ++k) x[k] /= sum;
+    return top + std::log(sum);
   }
 
   // Sums the messages. Entries of -inf are counted, not added, because -inf cannot be subtracted again.
   void gather() {
     std::fill(sum_.begin(), sum_.end(), 0.0);
     std::fill(blocked_.begin(), blocked_.end(), 0);
-    for (Index s = 0; s < graph_.slots(); ++s) shift(s, message_.data() + graph_.message[s], +1);
+    PollEvery poll(64);
+    for (Index s = 0; s < graph_.slots(); ++s) {
+      poll.step();
+      shift(s, message_.data() + graph_.message[s], +1);
+    }
   }
 
   // Adds (sign +1) or subtracts (sign -1) a message of slot s.
@@ -127,13 +138,15 @@ class Belief {
     return blocks ? sum_[k] : sum_[k] - message;
   }
 
-  // out = theta / weight + the cavities of all slots except `without`; (size(f)).
-  void joint(Index f, Index without, double* out) const {
+  // out = theta / weight + the cavities of all slots except `excluded_slot`; (size(f)).
+  void write_joint(Index f, Index excluded_slot, double* out) const {
     const double scale = 1.0 / weight_[f];
     const double* table = tables_ + graph_.table[f];
     for (Index i = 0; i < graph_.size(f); ++i) out[i] = scale * table[i];
+    PollEvery poll(graph_.size(f));
     for (Index s = graph_.begin[f]; s < graph_.begin[f + 1]; ++s) {
-      if (s == without) continue;
+      poll.step();
+      if (s == excluded_slot) continue;
       const Index labels = graph_.labels(s), step = graph_.stride[s], round = step * labels;
       for (Index y = 0; y < labels; ++y) {
         const double x = cavity(s, y);
@@ -150,16 +163,18 @@ class Belief {
     const bool pair = !psi_.empty() && graph_.begin[f + 1] - graph_.begin[f] == 2;
     for (Index s = graph_.begin[f]; s < graph_.begin[f + 1]; ++s) {
       if (!(pair && reduce_pair(f, s, scratch))) {
-        joint(f, s, scratch);
+        write_joint(f, s, scratch);
         reduce(f, s, scratch);
       }
       double* m = fresh_.data() + graph_.message[s];
-      const double* old = message_.data() + graph_.message[s];
+      const double* old_message = message_.data() + graph_.message[s];
       const double top = *std::max_element(m, m + graph_.labels(s));
       for (Index y = 0; y < graph_.labels(s); ++y) {
         if (top > kForbidden) m[y] -= top;
-        if (options_.damping > 0.0) m[y] = (1.0 - options_.damping) * m[y] + options_.damping * old[y];
-        if (m[y] != old[y]) change = std::max(change, std::min(std::fabs(m[y] - old[y]), kFar));
+        if (options_.damping > 0.0)
+          m[y] = (1.0 - options_.damping) * m[y] + options_.damping * old_message[y];
+        if (m[y] != old_message[y])
+          change = std::max(change, std::min(std::fabs(m[y] - old_message[y]), kFar));
       }
     }
     return change;
@@ -236,7 +251,9 @@ class Belief {
                    Index block) mutable {
           change[block] = 0.0;
           const Index end = std::min(graph_.factors(), (block + 1) * kBlock);
+          PollEvery poll(kFactorCost);
           for (Index f = block * kBlock; f < end; ++f) {
+            poll.step();
             change[block] = std::max(change[block], update(f, scratch.data()));
           }
         };
@@ -255,23 +272,25 @@ class Belief {
   BeliefReport run_residual() {
     std::vector<double> scratch(static_cast<std::size_t>(most_entries_)), pending(graph_.table.size());
     std::priority_queue<std::pair<double, Index>> queue;  // outdated entries are skipped when popped
+    PollEvery poll(kFactorCost);
     const auto schedule = [&](Index f) {
+      poll.step();
       pending[f] = update(f, scratch.data());
       if (pending[f] > options_.tolerance) queue.emplace(pending[f], -f);
     };
     for (Index f = 0; f < graph_.factors(); ++f) schedule(f);
-    Index done = 0;
+    Index updates = 0;
     const Index max_updates =
         options_.max_iterations > kMaxUpdates / std::max<Index>(1, graph_.factors())
             ? kMaxUpdates
             : options_.max_iterations * graph_.factors();
-    while (!queue.empty() && done < max_updates) {
+    while (!queue.empty() && updates < max_updates) {
       const auto [change, minus] = queue.top();
       const Index f = -minus;
       queue.pop();
       if (pending[f] != change) continue;
       commit(f);
-      ++done;
+      ++updates;
       schedule(f);
       for (Index s = graph_.begin[f]; s < graph_.begin[f + 1]; ++s) {
         const Index v = graph_.scope[s];
@@ -281,11 +300,11 @@ class Belief {
         }
       }
       // The beliefs are summed again from time to time, so that rounding errors do not accumulate.
-      if (done % std::max<Index>(1, graph_.factors()) == 0) gather();
+      if (updates % std::max<Index>(1, graph_.factors()) == 0) gather();
     }
     const double residual = pending.empty() ? 0.0 : *std::max_element(pending.begin(), pending.end());
     const Index per = std::max<Index>(1, graph_.factors());
-    return {.iterations = (done + per - 1) / per,
+    return {.iterations = (updates + per - 1) / per,
             .residual = residual,
             .converged = residual <= options_.tolerance,
             .possible = true};
@@ -294,11 +313,11 @@ class Belief {
   // Replaces the messages of factor f by those in fresh_.
   void commit(Index f) {
     for (Index s = graph_.begin[f]; s < graph_.begin[f + 1]; ++s) {
-      double* old = message_.data() + graph_.message[s];
+      double* message = message_.data() + graph_.message[s];
       const double* m = fresh_.data() + graph_.message[s];
-      shift(s, old, -1);
-      std::copy(m, m + graph_.labels(s), old);
-      shift(s, old, +1);
+      shift(s, message, -1);
+      std::copy(m, m + graph_.labels(s), message);
+      shift(s, message, +1);
     }
   }
 

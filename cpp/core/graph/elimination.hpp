@@ -42,7 +42,7 @@ class Eliminator {
  public:
   // Throws TooWide if the tables would have more than `most_entries` entries.
   Eliminator(const Graph& graph, double most_entries)
-      : graph_(graph), most_(most_entries), neighbours_(graph.cardinality.size()) {
+      : graph_(graph), max_entries_(most_entries), neighbours_(graph.cardinality.size()) {
     for (Index f = 0; f < graph.factors(); ++f) {
       for (Index s = graph.begin[f]; s < graph.begin[f + 1]; ++s) {
         for (Index t = graph.begin[f]; t < graph.begin[f + 1]; ++t) {
@@ -64,12 +64,14 @@ class Eliminator {
     strip_leaves();
     fill_.assign(static_cast<std::size_t>(n), 0);
     for (Index v = 0; v < n; ++v) {
-      if (alive(v)) push(v, count_fill(v));
+      poll_interrupt();
+      if (is_remaining(v)) push(v, count_fill(v));
     }
     while (!heap_.empty()) {
       const auto [fill, degree, v] = heap_.top();
       heap_.pop();
-      if (!alive(v) || fill != fill_[v] || degree != degree_of(v)) continue;  // an outdated entry
+      if (!is_remaining(v) || fill != fill_[v] || degree != degree_of(v)) continue;  // an outdated entry
+      poll_interrupt();
       eliminate(v);
     }
     connect();
@@ -81,9 +83,9 @@ class Eliminator {
   // counting takes quadratic time.
   static constexpr Index kMaxCounted = 200;
 
-  bool alive(Index v) const { return plan_.position[v] < 0; }
+  bool is_remaining(Index v) const { return plan_.position[v] < 0; }
   Index degree_of(Index v) const { return static_cast<Index>(neighbours_[v].size()); }
-  bool joined(Index a, Index b) const {
+  bool are_joined(Index a, Index b) const {
     return std::binary_search(neighbours_[a].begin(), neighbours_[a].end(), b);
   }
 
@@ -97,12 +99,12 @@ class Eliminator {
     const Indices& neighbours = neighbours_[v];
     const Index degree = degree_of(v);
     if (degree > kMaxCounted) return degree * (degree - 1) / 2;
-    Index missing = 0;
+    Index missing_edges = 0;
     for (std::size_t i = 0; i < neighbours.size(); ++i) {
       for (std::size_t j = i + 1; j < neighbours.size(); ++j)
-        missing += !joined(neighbours[i], neighbours[j]);
+        missing_edges += !are_joined(neighbours[i], neighbours[j]);
     }
-    return missing;
+    return missing_edges;
   }
 
   // Adds a bucket for v to the plan.
@@ -112,7 +114,7 @@ class Eliminator {
     for (const Index u : neighbours) entries *= static_cast<double>(graph_.cardinality[u]);
     plan_.width = std::max(plan_.width, degree_of(v));
     const double total = static_cast<double>(plan_.table.back()) + entries;
-    if (degree_of(v) >= kMaxOrder || total > most_) throw TooWide(plan_.width, total);
+    if (degree_of(v) >= kMaxOrder || total > max_entries_) throw TooWide(plan_.width, total);
     plan_.position[v] = plan_.buckets();
     plan_.order.push_back(v);
     plan_.clique.insert(plan_.clique.end(), neighbours.begin(), neighbours.end());
@@ -130,25 +132,26 @@ class Eliminator {
   // their number and their exclusive or: editing lists would take quadratic time around a hub.
   void strip_leaves() {
     const std::size_t n = neighbours_.size();
-    Indices left(n, 0), combined(n, 0);
+    Indices degrees_left(n, 0), combined(n, 0);
     std::queue<Index> leaves;
     for (std::size_t v = 0; v < n; ++v) {
-      left[v] = static_cast<Index>(neighbours_[v].size());
+      degrees_left[v] = static_cast<Index>(neighbours_[v].size());
       for (const Index u : neighbours_[v]) combined[v] ^= u;
-      if (left[v] <= 1) leaves.push(static_cast<Index>(v));
+      if (degrees_left[v] <= 1) leaves.push(static_cast<Index>(v));
     }
     while (!leaves.empty()) {
       const Index v = leaves.front(), u = combined[v];
       leaves.pop();
-      if (!alive(v)) continue;
-      neighbours_[v] = left[v] == 1 ? Indices{u} : Indices{};
+      if (!is_remaining(v)) continue;
+      poll_interrupt();
+      neighbours_[v] = degrees_left[v] == 1 ? Indices{u} : Indices{};
       record(v);
-      if (left[v] == 0) continue;
+      if (degrees_left[v] == 0) continue;
       combined[u] ^= v;
-      if (--left[u] == 1) leaves.push(u);
+      if (--degrees_left[u] == 1) leaves.push(u);
     }
     for (Indices& neighbours : neighbours_)
-      std::erase_if(neighbours, [&](Index u) { return !alive(u); });
+      std::erase_if(neighbours, [&](Index u) { return !is_remaining(u); });
   }
 
   // Eliminates v and connects its neighbours.
@@ -158,19 +161,19 @@ class Eliminator {
     for (const Index u : neighbours) remove_from(u, v);
     for (std::size_t i = 0; i < neighbours.size(); ++i) {
       for (std::size_t j = i + 1; j < neighbours.size(); ++j) {
-        if (!joined(neighbours[i], neighbours[j])) join(neighbours[i], neighbours[j]);
+        if (!are_joined(neighbours[i], neighbours[j])) add_edge(neighbours[i], neighbours[j]);
       }
     }
     for (const Index u : neighbours) push(u, count_fill(u));
   }
 
   // Adds the edge a - b. Afterwards, every common neighbour of both has one missing edge less.
-  void join(Index a, Index b) {
-    const Indices& fewer =
+  void add_edge(Index a, Index b) {
+    const Indices& shorter_list =
         neighbours_[a].size() < neighbours_[b].size() ? neighbours_[a] : neighbours_[b];
-    const Index other = &fewer == &neighbours_[a] ? b : a;
-    for (const Index u : fewer) {
-      if (degree_of(u) <= kMaxCounted && joined(u, other)) push(u, fill_[u] - 1);
+    const Index other = &shorter_list == &neighbours_[a] ? b : a;
+    for (const Index u : shorter_list) {
+      if (degree_of(u) <= kMaxCounted && are_joined(u, other)) push(u, fill_[u] - 1);
     }
     for (const auto& [from, to] : {std::pair{a, b}, std::pair{b, a}}) {
       Indices& neighbours = neighbours_[from];
@@ -208,7 +211,7 @@ class Eliminator {
   }
 
   const Graph& graph_;
-  const double most_;                // entries
+  const double max_entries_;         // entries
   std::vector<Indices> neighbours_;  // (variables): sorted neighbours, without eliminated variables
   Indices fill_;                     // (variables)
   std::priority_queue<std::tuple<Index, Index, Index>, std::vector<std::tuple<Index, Index, Index>>,

@@ -14,8 +14,15 @@ class Exact {
       : graph_(graph),
         plan_(plan),
         tables_(tables),
-        threads_(plan.table.back() < kWorthThreads ? 1 : threads),
-        phi_(static_cast<std::size_t>(plan.table.back())) {
+        threads_(plan.table.back() < kMinThreadedEntries ? 1 : threads) {
+    // The tables may need gigabytes, which the system provides only as they are filled. This takes time,
+    // so it is done in blocks with polls between them.
+    const auto entries = static_cast<std::size_t>(plan.table.back());
+    phi_.reserve(entries);
+    while (phi_.size() < entries) {
+      poll_interrupt();
+      phi_.resize(std::min(entries, phi_.size() + kFillBlock));
+    }
     message_.assign(1, 0);
     for (Index b = 0; b < plan.buckets(); ++b) message_.push_back(message_.back() + rows(b));
     sent_.resize(static_cast<std::size_t>(message_.back()));
@@ -29,6 +36,7 @@ class Exact {
     fill_trees();
     for_each_tree([&](Index begin, Index end) {
       for (Index k = begin; k < end; ++k) {
+        poll_interrupt();
         const Index b = plan_.tree[k];
         eliminate<kMax>(b);
         if (plan_.parent[b] >= 0) {
@@ -46,6 +54,7 @@ class Exact {
     for_each_tree([&](Index begin, Index end) {
       std::vector<double> above;
       for (Index k = end; k-- > begin;) {
+        poll_interrupt();
         const Index b = plan_.tree[k];
         above.assign(static_cast<std::size_t>(rows(b)), 0.0);
         from_parent(b, above.data());
@@ -70,22 +79,28 @@ class Exact {
 
   // Writes the best labels; among equal scores, the first label. Call it after collect<true>.
   void best(std::int64_t* labels) const {
+    PollEvery poll(kFactorCost);
     for (Index b = plan_.buckets(); b-- > 0;) {
+      poll.step();
       labels[plan_.order[b]] = first_best(row(b, labels), graph_.cardinality[plan_.order[b]]);
     }
   }
 
   // Draws one labelling, from one uniform number per variable. Call it after collect<false>.
   void sample(const double* uniforms, std::int64_t* labels) const {
+    PollEvery poll(kFactorCost);
     for (Index b = plan_.buckets(); b-- > 0;) {
+      poll.step();
       const Index v = plan_.order[b];
       labels[v] = draw(row(b, labels), graph_.cardinality[v], uniforms[v]);
     }
   }
 
  private:
-  static constexpr Index kBlock = 512;             // factors per task
-  static constexpr Index kWorthThreads = 1 << 14;  // entries; smaller graphs use one thread
+  static constexpr Index kBlock = 512;                             // factors per task
+  static constexpr std::size_t kFillBlock = std::size_t{1} << 20;  // entries between two polls
+  static constexpr Index kFactorCost = 64;                         // for PollEvery
+  static constexpr Index kMinThreadedEntries = 1 << 14;  // entries; smaller graphs use one thread
 
   double* phi(Index b) { return phi_.data() + plan_.table[b]; }
   const double* phi(Index b) const { return phi_.data() + plan_.table[b]; }
@@ -136,9 +151,14 @@ class Exact {
 
   // Adds each factor's table to the clique of its bucket.
   void fill_trees() {
-    std::fill(phi_.begin(), phi_.end(), 0.0);
+    for (std::size_t k = 0; k < phi_.size(); k += kFillBlock) {
+      poll_interrupt();
+      std::fill_n(phi_.begin() + static_cast<Index>(k), std::min(kFillBlock, phi_.size() - k), 0.0);
+    }
     Axis axis[kMaxOrder];
+    PollEvery poll(kFactorCost);
     for (Index f = 0; f < graph_.factors(); ++f) {
+      poll.step();
       const Index b = plan_.factor_bucket[f];
       double* out = phi(b);
       const double* table = tables_ + graph_.table[f];
@@ -150,7 +170,9 @@ class Exact {
   template <bool kMax>
   void eliminate(Index b) {
     const Index labels = graph_.cardinality[plan_.order[b]];
+    PollEvery poll(kFactorCost + 8 * labels);
     for (Index r = 0; r < rows(b); ++r) {
+      poll.step();
       const double* x = phi(b) + r * labels;
       sent_[message_[b] + r] = kMax ? *std::max_element(x, x + labels) : log_sum_exp(x, labels);
     }
@@ -181,7 +203,9 @@ class Exact {
   // actual sum.
   void to_probabilities(Index b, const double* above) {
     const Index labels = graph_.cardinality[plan_.order[b]];
+    PollEvery poll(kFactorCost + 8 * labels);
     for (Index r = 0; r < rows(b); ++r) {
+      poll.step();
       double* x = phi(b) + r * labels;
       const double sent = sent_[message_[b] + r];
       double sum = 0.0;

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/poll.hpp"
+
 namespace trellis::graph {
 
 using Index = std::int64_t;
@@ -71,6 +73,11 @@ class Graph {
       require(begin[f] < begin[f + 1] && begin[f + 1] - begin[f] <= kMaxOrder,
               "each factor must have 1 to 32 variables");
       require(table[f] >= 0 && table[f] < kMaxEntries, "the offset of a table is out of range");
+      // The elimination order would list a repeated variable as its own neighbour.
+      for (Index s = begin[f]; s < begin[f + 1]; ++s) {
+        for (Index t = begin[f]; t < s; ++t)
+          require(scope[s] != scope[t], "a factor has a variable twice");
+      }
     }
   }
 
@@ -80,8 +87,14 @@ class Graph {
     entries.assign(1, 0);
     message.assign(1, 0);
     first_label.assign(1, 0);
-    for (const Index c : cardinality) first_label.push_back(first_label.back() + c);
-    for (Index s = 0; s < slots(); ++s) message.push_back(message.back() + labels(s));
+    for (const Index c : cardinality) {
+      require(c < kMaxEntries - first_label.back(), "there are too many labels");
+      first_label.push_back(first_label.back() + c);
+    }
+    for (Index s = 0; s < slots(); ++s) {
+      require(labels(s) < kMaxEntries - message.back(), "the messages are too large");
+      message.push_back(message.back() + labels(s));
+    }
     for (Index f = 0; f < factors(); ++f) {
       Index size = 1;
       for (Index s = begin[f + 1]; s-- > begin[f];) {
@@ -116,7 +129,9 @@ void walk(const Axis* axes, int count, const Visit& visit) {
   Index index[kMaxOrder + 1] = {};
   const Axis inner = axes[count - 1];
   Index i = 0, j = 0;
+  PollEvery poll(inner.size + 8);
   for (;;) {
+    poll.step();
     for (Index k = 0; k < inner.size; ++k) visit(i++, j + k * inner.stride);
     int axis = count - 2;
     for (; axis >= 0; --axis) {

@@ -44,7 +44,7 @@ class Grid {
  public:
   // The tables are copied; `unary` must outlive this object.
   Grid(const GridScores& scores, const GridKernels& kernels, const GridOptions& options)
-      : s_(scores), kernels_(kernels), options_(options), odds_(small_enough(scores, options)) {
+      : s_(scores), kernels_(kernels), options_(options), odds_(can_use_odds(scores, options)) {
     const int planes = odds_ ? 1 : scores.labels;
     columns_.set_up(scores.height, scores.width, planes);
     rows_.set_up(scores.width, scores.height, planes);
@@ -59,8 +59,8 @@ class Grid {
     const std::int64_t cells = labels * labels;
     columns_.weight = options.vertical_weight;
     rows_.weight = options.horizontal_weight;
-    columns_.take(s_.vertical, s_.vertical_shared, cells, s_.width * cells, cells);
-    rows_.take(s_.horizontal, s_.horizontal_shared, cells, cells, (s_.width - 1) * cells);
+    columns_.copy_tables(s_.vertical, s_.vertical_shared, cells, s_.width * cells, cells);
+    rows_.copy_tables(s_.horizontal, s_.horizontal_shared, cells, cells, (s_.width - 1) * cells);
   }
 
   GridReport run() {
@@ -80,13 +80,13 @@ class Grid {
     std::atomic<bool> possible{true};
     for_each_pixel([&](std::int64_t r, std::int64_t c) {
       double* p = out + (r * s_.width + c) * s_.labels;
-      const auto messages = [&](std::int64_t l) {
+      const auto message_sum = [&](std::int64_t l) {
         const std::int64_t i = columns_.at(r, l, c), j = rows_.at(c, l, r);
         return columns_.weight * (columns_.message[i] + columns_.message[columns_.plane() + i]) +
                rows_.weight * (rows_.message[j] + rows_.message[rows_.plane() + j]);
       };
       if (odds_) {
-        const double x = messages(0) + columns_.unary[columns_.at(r, 0, c)];
+        const double x = message_sum(0) + columns_.unary[columns_.at(r, 0, c)];
         const double e = std::exp(-std::fabs(x));
         p[x > 0.0] = 1.0 / (1.0 + e);
         p[x <= 0.0] = e / (1.0 + e);
@@ -94,7 +94,7 @@ class Grid {
       }
       double top = -std::numeric_limits<double>::infinity(), sum = 0.0;
       for (std::int64_t l = 0; l < s_.labels; ++l) {
-        p[l] = messages(l) + columns_.unary[columns_.at(r, l, c)];
+        p[l] = message_sum(l) + columns_.unary[columns_.at(r, l, c)];
         top = std::max(top, p[l]);
       }
       if (!(top > -std::numeric_limits<double>::infinity())) possible = false;
@@ -125,12 +125,12 @@ class Grid {
   }
 
  private:
-  static constexpr std::int64_t kLanes = 4 * kGridBlock;  // lines per task
-  static constexpr std::int64_t kWorthThreads = 1 << 15;  // pixels; smaller grids use one thread
+  static constexpr std::int64_t kLanes = 4 * kGridBlock;       // lines per task
+  static constexpr std::int64_t kMinThreadedPixels = 1 << 15;  // pixels; smaller grids use one thread
 
   // All lines of one direction. Lanes are the positions in the other direction.
   struct Lines {
-    std::int64_t positions, real, lanes;  // `real`: the number of lanes without padding
+    std::int64_t positions, real_lanes, lanes;  // real_lanes: lanes that are not padding
     int labels;
     double weight;
     bool shared;
@@ -143,11 +143,11 @@ class Grid {
       return (i * labels + l) * lanes + lane;
     }
 
-    void set_up(std::int64_t positions_, std::int64_t real_, int labels_) {
+    void set_up(std::int64_t positions_, std::int64_t real_lanes_, int labels_) {
       positions = positions_;
-      real = real_;
+      real_lanes = real_lanes_;
       labels = labels_;
-      lanes = (real + kGridBlock - 1) / kGridBlock * kGridBlock;
+      lanes = (real_lanes + kGridBlock - 1) / kGridBlock * kGridBlock;
       unary = zeros(plane());
       field = zeros(plane());
       // Transposing reads full blocks, also past the last message.
@@ -162,15 +162,16 @@ class Grid {
 
     // Copies the tables of the edges along the lines. The strides go from position to position and from
     // lane to lane.
-    void take(const double* scores, bool shared_, std::int64_t cells, std::int64_t by_position,
-              std::int64_t by_lane) {
+    void copy_tables(const double* scores, bool shared_, std::int64_t cells, std::int64_t by_position,
+                     std::int64_t by_lane) {
       shared = shared_;
       const std::int64_t edges = shared ? 1 : positions - 1, per_edge = shared ? 1 : lanes;
       table = zeros(edges * cells * per_edge);
       psi = zeros(edges * cells * per_edge);
       std::fill(psi.get(), psi.get() + edges * cells * per_edge, 1.0);  // the padding is filled too
       for (std::int64_t i = 0; i < edges; ++i) {
-        for (std::int64_t j = 0; j < (shared ? 1 : real); ++j) {
+        poll_interrupt();
+        for (std::int64_t j = 0; j < (shared ? 1 : real_lanes); ++j) {
           const double* scores_here = scores + i * by_position + j * by_lane;
           const double top = *std::max_element(scores_here, scores_here + cells);
           const bool possible = top > -std::numeric_limits<double>::infinity();
@@ -186,25 +187,26 @@ class Grid {
 
   // Returns whether two labels can be represented by their log odds: all scores must be finite, and psi
   // must not underflow.
-  static bool small_enough(const GridScores& s, const GridOptions& options) {
+  static bool can_use_odds(const GridScores& s, const GridOptions& options) {
     if (s.labels != 2 || options.max_product) return false;
     const double weight = std::min(options.horizontal_weight, options.vertical_weight);
-    const auto narrow = [&](const double* tables, std::int64_t count) {
+    const auto is_narrow = [&](const double* tables, std::int64_t count) {
       for (const double* table = tables; table < tables + 4 * count; table += 4) {
         const auto [low, high] = std::minmax_element(table, table + 4);
         if (!(*high - *low <= kGridSpan * weight)) return false;
       }
       return true;
     };
-    if (!narrow(s.horizontal, s.horizontal_shared ? 1 : s.height * (s.width - 1)) ||
-        !narrow(s.vertical, s.vertical_shared ? 1 : (s.height - 1) * s.width)) {
+    if (!is_narrow(s.horizontal, s.horizontal_shared ? 1 : s.height * (s.width - 1)) ||
+        !is_narrow(s.vertical, s.vertical_shared ? 1 : (s.height - 1) * s.width)) {
       return false;
     }
     return std::all_of(s.unary, s.unary + 2 * s.height * s.width,
                        [](double u) { return std::isfinite(u); });
   }
 
-  // Calls work(row, column) for all pixels, in tiles of rows that share cache lines of the columns.
+  // Calls work(row, column) for all pixels. A task is kGridBlock rows: in the arrays of the columns,
+  // these rows of one column share a cache line.
   template <class Work>
   void for_each_pixel(const Work& work) const {
     parallel_for((s_.height + kGridBlock - 1) / kGridBlock, threads(), [&] {
@@ -217,7 +219,7 @@ class Grid {
     });
   }
 
-  int threads() const { return s_.height * s_.width < kWorthThreads ? 1 : options_.threads; }
+  int threads() const { return s_.height * s_.width < kMinThreadedPixels ? 1 : options_.threads; }
 
   // Runs one sweep along `along`, given the messages of the lines `across`; returns the largest change.
   double sweep(Lines& along, const Lines& across) const {
@@ -227,7 +229,7 @@ class Grid {
                          .unary = along.unary.get(),
                          .across = across.message.get(),
                          .crossing = across.lanes,
-                         .crossed = along.real,
+                         .crossed = along.real_lanes,
                          .field = along.field.get(),
                          .forward = along.message.get(),
                          .backward = along.message.get() + along.plane(),

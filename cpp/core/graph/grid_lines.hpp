@@ -11,6 +11,7 @@
 // of any size, and for -inf.
 #pragma once
 
+#include "base/poll.hpp"
 #include "base/simd.hpp"
 #include "graph/grid_types.hpp"
 
@@ -105,7 +106,7 @@ TRELLIS_INLINE Vec difference(Vec a, Vec b) {
 }
 
 // Makes the largest entry 0 and applies damping; returns the largest change of the vector.
-TRELLIS_INLINE Vec settle(const Step& s, const double* before) {
+TRELLIS_INLINE Vec normalise_messages(const Step& s, const double* before) {
   const int labels = s.lines.labels;
   const double damping = s.lines.damping;
   Vec top = splat(-kInfinity), change{};
@@ -114,10 +115,10 @@ TRELLIS_INLINE Vec settle(const Step& s, const double* before) {
   for (int b = 0; b < labels; ++b) {
     double* m = s.out + s.at(s.to, b);
     const Vec old = load(before + b * kGridBlock);
-    Vec now = load(m) - top;
-    if (damping > 0.0) now = (1.0 - damping) * now + damping * old;
-    store(m, now);
-    change = max(change, difference(now, old));
+    Vec new_value = load(m) - top;
+    if (damping > 0.0) new_value = (1.0 - damping) * new_value + damping * old;
+    store(m, new_value);
+    change = max(change, difference(new_value, old));
   }
   return change;
 }
@@ -133,7 +134,7 @@ TRELLIS_INLINE Vec step(const Step& s, double* scratch) {
     done = step_scaled(s, scratch);
   }
   if (!done) step_in_log<kMax>(s, scratch);
-  return settle(s, before);
+  return normalise_messages(s, before);
 }
 
 // field = unary + the messages that cross the lines, transposed from the layout of the crossing lines.
@@ -214,11 +215,14 @@ inline double sweep_of_two(const GridLines& g, std::int64_t begin, std::int64_t 
   const Two forward = kShared ? Two::shared(g.psi) : Two{};
   const Two back = forward.turned();
   Vec change{};
+  PollEvery poll((end - begin) * g.labels * g.labels * 4);
   for (std::int64_t i = 1; i < g.positions; ++i) {
+    poll.step();
     change = max(change, step_of_two<kReweighted, kShared>(g, forward, i - 1, i, begin, end, g.forward,
                                                            g.backward));
   }
   for (std::int64_t i = g.positions - 1; i > 0; --i) {
+    poll.step();
     change = max(
         change, step_of_two<kReweighted, kShared>(g, back, i, i - 1, begin, end, g.backward, g.forward));
   }
@@ -237,7 +241,9 @@ inline double sweep(const GridLines& g, std::int64_t begin, std::int64_t end, do
     return plain ? sweep_of_two<false, false>(g, begin, end) : sweep_of_two<true, false>(g, begin, end);
   }
   Vec change{};
+  PollEvery poll((end - begin) * g.labels * g.labels * 4);
   for (std::int64_t i = 1; i < g.positions; ++i) {
+    poll.step();
     for (std::int64_t lane = begin; lane < end; lane += kWidth) {
       const Step s{.lines = g,
                    .from = i - 1,
@@ -251,6 +257,7 @@ inline double sweep(const GridLines& g, std::int64_t begin, std::int64_t end, do
     }
   }
   for (std::int64_t i = g.positions - 1; i > 0; --i) {
+    poll.step();
     for (std::int64_t lane = begin; lane < end; lane += kWidth) {
       const Step s{.lines = g,
                    .from = i,

@@ -22,7 +22,8 @@ struct GridLines {
   double* field;          // (positions, labels, lanes): scratch
   double* forward;        // (positions, labels, lanes): messages from the position before
   double* backward;       // (positions, labels, lanes): messages from the position after
-  // scores / weight: (labels, labels), or (positions - 1, labels, labels, lanes)
+  // The scores divided by `weight` (below): (labels, labels) if shared, otherwise
+  // (positions - 1, labels, labels, lanes).
   const double* table;
   const double* psi;  // exp(table - maximum of the edge), in the layout of table
   bool shared;        // all edges have the same table

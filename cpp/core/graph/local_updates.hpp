@@ -49,9 +49,11 @@ class LocalUpdates {
     std::vector<double> x(static_cast<std::size_t>(most_labels_));
     *converged = false;
     Index sweeps = 0;
+    PollEvery poll(kVariableCost);
     while (!*converged && sweeps < max_sweeps) {
       *converged = true;
       for (Index v = 0; v < graph_.variables(); ++v) {
+        poll.step();
         conditional(v, labels, x.data());
         const Index best = first_best(x.data(), graph_.cardinality[v]);
         if (x[best] > x[labels[v]]) {
@@ -77,8 +79,10 @@ class LocalUpdates {
     parallel_for(run.chains, threads, [&] {
       return [&, x = std::vector<double>(static_cast<std::size_t>(most_labels_))](Index c) mutable {
         std::int64_t* chain = run.labels + c * n;
+        PollEvery poll(kVariableCost);
         for (Index t = c * run.sweeps; t < (c + 1) * run.sweeps; ++t) {
           for (Index v = 0; v < n; ++v) {
+            poll.step();
             conditional(v, chain, x.data());
             const Index labels_of = graph_.cardinality[v];
             // If the current labelling is forbidden, all labels may be forbidden. Then the current label
@@ -99,13 +103,18 @@ class LocalUpdates {
     std::vector<double> x(static_cast<std::size_t>(most_labels_));
     Index sweeps = 0;
     double change = 1.0;
+    PollEvery poll(kVariableCost);
     while (change > tolerance && sweeps < max_sweeps) {
       change = 0.0;
       for (Index v = 0; v < graph_.variables(); ++v) {
+        poll.step();
         expected(v, q, x.data());
         double* q_v = q + graph_.first_label[v];
+        const double top = *std::max_element(x.begin(), x.begin() + graph_.cardinality[v]);
+        if (top == kForbidden) continue;  // every label has a forbidden neighbour: q does not change
+        // Relative to the largest one, scores of any size give probabilities that sum to 1.
+        for (Index y = 0; y < graph_.cardinality[v]; ++y) x[y] -= top;
         const double total = log_sum_exp(x.data(), graph_.cardinality[v]);
-        if (total == kForbidden) continue;  // every label has a forbidden neighbour: q does not change
         for (Index y = 0; y < graph_.cardinality[v]; ++y) {
           const double p = std::exp(x[y] - total);
           change = std::max(change, std::fabs(p - q_v[y]));
@@ -137,7 +146,9 @@ class LocalUpdates {
     Index label[kMaxOrder] = {};
     const int order = graph_.order(f);
     const Index first = graph_.begin[f];
+    PollEvery poll(8 * order);
     for (Index i = 0; i < graph_.size(f); ++i) {
+      poll.step();
       double p = 1.0;
       for (int k = 0; k < order; ++k) {
         if (first + k != slot) p *= q[graph_.first_label[graph_.scope[first + k]] + label[k]];
@@ -160,6 +171,8 @@ class LocalUpdates {
       });
     }
   }
+
+  static constexpr Index kVariableCost = 1 << 8;  // for PollEvery
 
   const Graph& graph_;
   const double* tables_;

@@ -130,11 +130,11 @@ class GradientSlots {
   std::int64_t slot_count(std::int64_t rows, double row_work, std::int64_t slot_bytes) const {
     const std::int64_t labels = layout_.labels;
     const double work = row_work + 0.25 * static_cast<double>(rows * labels * labels);
-    const auto worth =
+    const auto worthwhile_slots =
         static_cast<std::int64_t>(work / (14.0 * static_cast<double>(layout_.size() + 1)));
     // an even number, because most CPUs have an even number of cores
-    const std::int64_t even = std::min(worth, kSlotBytes / slot_bytes) / 2 * 2;
-    return std::clamp<std::int64_t>(even, kMinSlots, kMaxSlots);
+    const std::int64_t even_slots = std::min(worthwhile_slots, kSlotBytes / slot_bytes) / 2 * 2;
+    return std::clamp<std::int64_t>(even_slots, kMinSlots, kMaxSlots);
   }
 
   void cut(const TrainingLabels& y, const PlannedRows& planned) {

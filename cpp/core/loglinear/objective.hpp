@@ -90,9 +90,10 @@ class Objective {
     }
     typename ChainBatch<double>::Memory chain;
     AlignedDoubles scores, residual;    // (rows, labels)
-    AlignedDoubles masked, expected;    // (rows, labels), if labels are unknown
-    AlignedDoubles transitions, pairs;  // (rows, labels, labels), with edge attributes
-    AlignedDoubles expected_pairs;    // (rows, labels, labels), with edge attributes and unknown labels
+    AlignedDoubles masked, expected;    // (rows, labels); only if there are unknown labels
+    AlignedDoubles transitions, pairs;  // (rows, labels, labels); only if there are edge attributes
+    // (rows, labels, labels); only if there are edge attributes and unknown labels
+    AlignedDoubles expected_pairs;
     Scratch lanes;                    // for SparseBigrams
     std::vector<double> lane_counts;  // (bigrams, kLanes)
   };
@@ -108,8 +109,11 @@ class Objective {
 
   static std::vector<std::int64_t> occurrences(const WeightLayout& layout, const SparseRows& x) {
     std::vector<std::int64_t> count(layout.attributes, 0);
+    PollEvery poll(1);
     for (std::int64_t i = 0; i < x.begin[x.rows]; ++i) {
-      if (x.id[i] >= 0 && x.id[i] < layout.attributes) ++count[x.id[i]];
+      poll.step();
+      const std::int32_t a = x.id_at(i);
+      if (a >= 0 && a < layout.attributes) ++count[a];
     }
     return count;
   }
@@ -164,7 +168,7 @@ class Objective {
   // and no label unknown.
   bool can_be_sparse() const {
     return normaliser_ == Normaliser::sequence && !y_.constrained() && !partial_ && !has_edges() &&
-           longest_ <= SparseBigrams::kLongest && SparseBigrams::pay(layout_);
+           longest_ <= SparseBigrams::kLongest && SparseBigrams::are_few(layout_);
   }
 
   void run_slot(const double* w, const Slot& slot, Worker& worker) {
@@ -181,7 +185,10 @@ class Objective {
                  Worker& worker) {
     const LoglinearKernels& k = kernels().loglinear;
     const std::int64_t begin = y_.row_begin[first], end = y_.row_begin[last];
-    k.score_rows(rows_.plan(), table_.data(), w, begin, end, worker.scores.get());
+    in_row_blocks(begin, end, [&](std::int64_t from, std::int64_t to) {
+      k.score_rows(rows_.plan(), table_.data(), w, from, to,
+                   worker.scores.get() + (from - begin) * layout_.labels);
+    });
     if (has_edges()) {
       edge_scores(layout_, edges_, w + layout_.states() + layout_.bigrams, transition_.data(), begin,
                   end, worker.transitions.get());
@@ -191,7 +198,10 @@ class Objective {
     } else {
       sequence_residuals(first, last, slot, worker);
     }
-    k.add_rows(rows_.plan(), worker.residual.get(), begin, end, slots_.dense(slot), slots_.states(slot));
+    in_row_blocks(begin, end, [&](std::int64_t from, std::int64_t to) {
+      k.add_rows(rows_.plan(), worker.residual.get() + (from - begin) * layout_.labels, from, to,
+                 slots_.dense(slot), slots_.states(slot));
+    });
     if (has_edges()) {
       add_edges(layout_, edges_, worker.pairs.get(), begin, end, slots_.edges(slot));
     }
@@ -336,9 +346,10 @@ class Objective {
   void add_observed(const Sequences& sequences, std::size_t n, std::int64_t begin, Worker& worker) {
     const std::int64_t i = sequences.index[n], labels = layout_.labels, square = labels * labels;
     const std::int64_t row = y_.row_begin[i] - begin;
-    const bool ok = sequences.outcomes[n].status == Status::ok;
-    log_likelihood_[i] += ok ? weight(i) * sequences.log_z[n] : -std::numeric_limits<double>::infinity();
-    if (!ok) outcomes_[i] = sequences.outcomes[n];
+    const bool is_feasible = sequences.outcomes[n].status == Status::ok;
+    log_likelihood_[i] +=
+        is_feasible ? weight(i) * sequences.log_z[n] : -std::numeric_limits<double>::infinity();
+    if (!is_feasible) outcomes_[i] = sequences.outcomes[n];
     for (std::int64_t k = row * labels; k < (row + length(i)) * labels; ++k) {
       worker.residual[k] += worker.expected[k];
     }
@@ -377,7 +388,9 @@ class Objective {
     const std::vector<double> zero(labels, 0.0);
     double total = 0.0;
     outcomes_[i] = {};
+    PollEvery poll(kRowCost + labels);
     for (std::int64_t t = 0; t < length(i); ++t) {
+      poll.step();
       const std::int64_t row = y_.row_begin[i] - begin + t;
       double* residual = worker.residual.get() + row * labels;
       if (has_edges()) std::fill_n(worker.pairs.get() + row * square, square, 0.0);
@@ -386,18 +399,18 @@ class Objective {
         continue;
       }
       const std::int64_t from = t == 0 ? 0 : static_cast<std::int64_t>(y[t - 1]) * labels;
-      const double* extra = t == 0        ? (y_.start == nullptr ? zero.data() : y_.start)
-                            : has_edges() ? worker.transitions.get() + row * square + from
-                                          : transition_.data() + from;
+      const double* incoming_scores = t == 0        ? (y_.start == nullptr ? zero.data() : y_.start)
+                                      : has_edges() ? worker.transitions.get() + row * square + from
+                                                    : transition_.data() + from;
       double* scores = worker.scores.get() + row * labels;
       add_costs(y[t], scores);
-      if (!(scores[y[t]] + extra[y[t]] > -std::numeric_limits<double>::infinity())) {
+      if (!(scores[y[t]] + incoming_scores[y[t]] > -std::numeric_limits<double>::infinity())) {
         total = -std::numeric_limits<double>::infinity();  // the transition is forbidden
         std::fill(residual, residual + labels, 0.0);
         continue;
       }
-      const double log_z = kernels().loglinear.softmax(scores, extra, labels, residual);
-      total += scores[y[t]] + extra[y[t]] - log_z;
+      const double log_z = kernels().loglinear.softmax(scores, incoming_scores, labels, residual);
+      total += scores[y[t]] + incoming_scores[y[t]] - log_z;
       residual[y[t]] -= 1.0;
       for (int b = 0; b < labels; ++b) residual[b] *= weight(i);
       if (t == 0) continue;

@@ -72,7 +72,10 @@ class OnlineLearner {
       residual_[t * labels + y[t]] -= step_weight;
     }
     for (double& r : residual_) r = -r;
-    kernels().loglinear.add_rows(rows_.plan(), residual_.data(), begin, begin + n, nullptr, w);
+    in_row_blocks(begin, begin + n, [&](std::int64_t from, std::int64_t to) {
+      kernels().loglinear.add_rows(rows_.plan(), residual_.data() + (from - begin) * labels, from, to,
+                                   nullptr, w);
+    });
     descend_bigrams(i, step_weight, *shared, w + layout_.states());
     return weight(i) * (log_z - total);
   }
@@ -114,8 +117,9 @@ class OnlineLearner {
       if (path_[t] != y[t]) {
         for (std::int64_t k = x_.begin[begin + t]; k < x_.begin[begin + t + 1]; ++k) {
           const double value = x_.value == nullptr ? 1.0 : x_.value[k];
-          add(x_.id[k], y[t], value);
-          add(x_.id[k], static_cast<std::int32_t>(path_[t]), -value);
+          const std::int32_t a = x_.id_at(k);
+          add(a, y[t], value);
+          add(a, static_cast<std::int32_t>(path_[t]), -value);
         }
       }
       if (t > 0 && (path_[t] != y[t] || path_[t - 1] != y[t - 1])) {
@@ -133,8 +137,11 @@ class OnlineLearner {
 
   void score(std::int64_t i, const double* w) {
     scores_.resize(length(i) * layout_.labels + kPadding);
-    kernels().loglinear.score_rows(rows_.plan(), nullptr, w, y_.row_begin[i], y_.row_begin[i + 1],
-                                   scores_.data());
+    const std::int64_t begin = y_.row_begin[i];
+    in_row_blocks(begin, y_.row_begin[i + 1], [&](std::int64_t from, std::int64_t to) {
+      kernels().loglinear.score_rows(rows_.plan(), nullptr, w, from, to,
+                                     scores_.data() + (from - begin) * layout_.labels);
+    });
     unary_ = scores_.data();
     length_ = length(i);
   }
@@ -221,8 +228,8 @@ class OnlineLearner {
   std::int64_t zero_ = 0, length_ = 0;  // start and length of the sequence, for batch()
 };
 
-// ---- The update rules, for one pass over sequences in a given order. A sequence of weight v moves the
-// weights v times as far.
+// ---- The update rules, for one pass over sequences in a given order. The change of the
+// weights is multiplied by the weight of the sequence.
 
 // The sequences of one pass, in order.
 struct Order {
@@ -233,7 +240,7 @@ struct Order {
 // Steps eta(t) = 1 / (lambda (t0 + t)), where t counts the sequences of all passes.
 struct SgdRule {
   double lambda, t0;
-  std::int64_t done;  // sequences of earlier passes
+  std::int64_t earlier_steps;  // sequences of earlier passes
 };
 
 // The weights are stored as scale * v, so that shrinking them by l2 takes one multiplication. Returns
@@ -244,7 +251,7 @@ inline double sgd_epoch(OnlineLearner& learner, const Order& order, const SgdRul
   constexpr double kSmallestScale = 1e-9, kLargestScale = 1e9;
   double loss = 0.0;
   for (std::int64_t k = 0; k < order.count; ++k) {
-    const double eta = 1.0 / (rule.lambda * (rule.t0 + static_cast<double>(rule.done + k)));
+    const double eta = 1.0 / (rule.lambda * (rule.t0 + static_cast<double>(rule.earlier_steps + k)));
     *scale *= 1.0 - eta * rule.lambda;
     if (*scale < kSmallestScale || !(*scale < kLargestScale)) {
       for (std::int64_t i = 0; i < learner.size(); ++i) v[i] *= *scale;
@@ -327,9 +334,9 @@ inline double arow_epoch(OnlineLearner& learner, const Order& order, double gamm
     const double hinge = mistake.margin + static_cast<double>(mistake.errors);
     loss += hinge;
     const std::vector<Change>& difference = learner.difference(order.sequence[k]);
-    double spread = gamma;
-    for (const Change& c : difference) spread += c.value * c.value * variance[c.weight];
-    const double alpha = learner.weight(order.sequence[k]) * hinge / spread;
+    double margin_variance = gamma;
+    for (const Change& c : difference) margin_variance += c.value * c.value * variance[c.weight];
+    const double alpha = learner.weight(order.sequence[k]) * hinge / margin_variance;
     for (const Change& c : difference) {
       w[c.weight] += alpha * variance[c.weight] * c.value;
       variance[c.weight] = 1.0 / (1.0 / variance[c.weight] + c.value * c.value / gamma);

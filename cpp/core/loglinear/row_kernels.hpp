@@ -143,7 +143,8 @@ inline void score_ids(const RowPlan& plan, const Place* places, std::int64_t att
                       const std::int32_t* id, const double* value, std::int64_t rows, double* scores) {
   const std::int64_t all = begin[rows];
   const auto place = [&](std::int64_t i) __attribute__((always_inline)) {
-    const std::int32_t a = i < all ? id[i] : -1;
+    // Read exactly once: another thread could change the id between the check and its use.
+    const std::int32_t a = i < all ? *static_cast<const volatile std::int32_t*>(id + i) : -1;
     return a >= 0 && a < attributes ? places + a : nullptr;
   };
   alignas(64) double local[kLocalRow];

@@ -6,11 +6,23 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/poll.hpp"
 #include "chain/types.hpp"
 #include "loglinear/types.hpp"
 #include "loglinear/weight_layout.hpp"
 
 namespace trellis {
+
+// Calls use(from, to) for blocks of the rows [begin, end), and polls before each. The kernels that add
+// up rows have no polls inside.
+template <class Use>
+void in_row_blocks(std::int64_t begin, std::int64_t end, const Use& use) {
+  constexpr std::int64_t kBlock = 2048;  // rows: more than most chunks have
+  for (std::int64_t from = begin; from < end; from += kBlock) {
+    poll_interrupt();
+    use(from, std::min(end, from + kBlock));
+  }
+}
 
 // Chooses the attributes whose weights are stored in dense rows, one weight per label. An attribute
 // qualifies if it has more weights than a dense row has vectors. The most frequent attributes are chosen
@@ -25,15 +37,15 @@ class DenseAttributes {
   DenseAttributes(const WeightLayout& layout, const std::int64_t* occurrences)
       : layout_(layout), stride_(padded(layout.labels)), place_(layout.attributes, -1) {
     if (stride_ > kWidest) return;
-    const auto weights = [&](std::int64_t a) {
+    const auto weight_count = [&](std::int64_t a) {
       return layout.state_begin[a + 1] - layout.state_begin[a];
     };
     for (std::int64_t a = 0; a < layout.attributes; ++a) {
-      const bool often = occurrences == nullptr || occurrences[a] >= kOften;
-      if (often && weights(a) > stride_ / kPadding + 1) dense_.push_back(a);
+      const bool is_frequent = occurrences == nullptr || occurrences[a] >= kOften;
+      if (is_frequent && weight_count(a) > stride_ / kPadding + 1) dense_.push_back(a);
     }
     const auto gain = [&](std::int64_t a) {
-      return occurrences == nullptr ? weights(a) : occurrences[a];
+      return occurrences == nullptr ? weight_count(a) : occurrences[a];
     };
     std::stable_sort(dense_.begin(), dense_.end(),
                      [&](std::int64_t a, std::int64_t b) { return gain(a) > gain(b); });
@@ -49,8 +61,8 @@ class DenseAttributes {
 
   // Returns an object without dense rows.
   static DenseAttributes none(const WeightLayout& layout) {
-    const std::vector<std::int64_t> never(layout.attributes, 0);
-    return {layout, never.data()};
+    const std::vector<std::int64_t> occurrences(layout.attributes, 0);
+    return {layout, occurrences.data()};
   }
 
   std::int64_t table_size() const { return static_cast<std::int64_t>(dense_.size()) * stride_; }
@@ -93,9 +105,11 @@ class PlannedRows {
       begin->reserve(x.rows + 1);
       begin->push_back(0);
     }
+    PollEvery poll(16);
     for (std::int64_t r = 0; r < x.rows; ++r) {
       for (std::int64_t i = x.begin[r]; i < x.begin[r + 1]; ++i) {
-        add(x.id[i], x.value == nullptr ? nullptr : x.value + i, dense);
+        poll.step();
+        add(x.id_at(i), x.value == nullptr ? nullptr : x.value + i, dense);
       }
       dense_begin_.push_back(static_cast<std::int64_t>(dense_.size()));
       sparse_begin_.push_back(static_cast<std::int64_t>(sparse_.size()));

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "base/poll.hpp"
 #include "loglinear/weight_layout.hpp"
 
 namespace trellis {
@@ -25,12 +26,21 @@ struct Occurrences {
 
   Occurrences(const SparseRows& x, std::int64_t attributes)
       : begin(attributes + 1, 0), row(x.begin[x.rows]), value(x.value == nullptr ? 0 : x.begin[x.rows]) {
-    for (std::int64_t i = 0; i < x.begin[x.rows]; ++i) ++begin[x.id[i] + 1];
+    PollEvery poll(8);
+    // Ids are checked again here, because another thread could change them after they were validated.
+    for (std::int64_t i = 0; i < x.begin[x.rows]; ++i) {
+      poll.step();
+      const std::int32_t a = x.id_at(i);
+      if (a >= 0 && a < attributes) ++begin[a + 1];
+    }
     std::partial_sum(begin.begin(), begin.end(), begin.begin());
     std::vector<std::int64_t> next(begin.begin(), begin.end() - 1);
     for (std::int64_t r = 0; r < x.rows; ++r) {
       for (std::int64_t i = x.begin[r]; i < x.begin[r + 1]; ++i) {
-        const std::int64_t place = next[x.id[i]]++;
+        poll.step();
+        const std::int32_t a = x.id_at(i);
+        if (a < 0 || a >= attributes || next[a] == begin[a + 1]) continue;
+        const std::int64_t place = next[a]++;
         row[place] = static_cast<std::int32_t>(r);
         if (x.value != nullptr) value[place] = x.value[i];
       }
@@ -60,9 +70,11 @@ inline SeenCells seen_cells(const SparseRows& x, std::int64_t attributes, const 
     touched[c] = 1;
     sum[c] += amount;
   };
+  PollEvery poll(8);
   for (std::int64_t a = 0; a < attributes; ++a) {
     touched_cells.clear();
     for (std::int64_t i = occurrences.begin[a]; i < occurrences.begin[a + 1]; ++i) {
+      poll.step();
       const std::int64_t r = occurrences.row[i];
       const double amount =
           (x.value == nullptr ? 1.0 : occurrences.value[i]) * (y.weight == nullptr ? 1.0 : y.weight[r]);

@@ -21,7 +21,7 @@ class SparseBigrams {
 
   // Returns whether at most half of all bigrams have a weight. Otherwise the dense kernels are used. The
   // limit was chosen by hand.
-  static bool pay(const WeightLayout& layout) {
+  static bool are_few(const WeightLayout& layout) {
     return 2 * layout.bigrams <= static_cast<std::int64_t>(layout.labels) * layout.labels;
   }
 
@@ -49,8 +49,8 @@ class SparseBigrams {
   // weight of -12 has lost 5 of 16 digits, and exp(300) squared would overflow.
   bool prepare(const double* w) {
     constexpr double kLowestWeight = -12.0, kHighestWeight = 300.0;
-    const auto fits = [](double x) { return x >= kLowestWeight && x < kHighestWeight; };
-    if (!std::all_of(w, w + layout_.bigrams, fits)) return false;
+    const auto is_in_range = [](double x) { return x >= kLowestWeight && x < kHighestWeight; };
+    if (!std::all_of(w, w + layout_.bigrams, is_in_range)) return false;
     value_.resize(layout_.bigrams);
     value_by_to_.resize(layout_.bigrams);
     for (std::int64_t k = 0; k < layout_.bigrams; ++k) {

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/poll.hpp"
+
 namespace trellis {
 
 // Sparse rows of attributes: row r has the ids [begin[r], begin[r + 1]). Ids outside the model's
@@ -15,6 +17,10 @@ struct SparseRows {
   const std::int64_t* begin;  // (rows + 1)
   const std::int32_t* id;     // (entries)
   const double* value;        // (entries); null: all 1
+
+  // Reads an id exactly once. Another thread could change it between a check and its use, and the
+  // compiler may repeat a plain load.
+  std::int32_t id_at(std::int64_t i) const { return *static_cast<const volatile std::int32_t*>(id + i); }
 };
 
 // The layout of the weight vector: (attribute, label) pairs, then label bigrams, then (edge attribute,
@@ -52,11 +58,13 @@ inline void transition_scores(const WeightLayout& layout, const double* w, const
 inline void edge_scores(const WeightLayout& layout, const SparseRows& edges, const double* edge_weights,
                         const double* base, std::int64_t begin, std::int64_t end, double* matrices) {
   const std::int64_t square = static_cast<std::int64_t>(layout.labels) * layout.labels;
+  PollEvery poll(square);
   for (std::int64_t r = begin; r < end; ++r) {
+    poll.step();
     double* matrix = matrices + (r - begin) * square;
     std::copy(base, base + square, matrix);
     for (std::int64_t i = edges.begin[r]; i < edges.begin[r + 1]; ++i) {
-      const std::int32_t a = edges.id[i];
+      const std::int32_t a = edges.id_at(i);
       if (a < 0 || a >= layout.edge_attributes) continue;
       const double value = edges.value == nullptr ? 1.0 : edges.value[i];
       for (std::int64_t k = layout.edge_begin[a]; k < layout.edge_begin[a + 1]; ++k) {
@@ -70,10 +78,12 @@ inline void edge_scores(const WeightLayout& layout, const SparseRows& edges, con
 inline void add_edges(const WeightLayout& layout, const SparseRows& edges, const double* residuals,
                       std::int64_t begin, std::int64_t end, double* gradient) {
   const std::int64_t square = static_cast<std::int64_t>(layout.labels) * layout.labels;
+  PollEvery poll(square);
   for (std::int64_t r = begin; r < end; ++r) {
+    poll.step();
     const double* residual = residuals + (r - begin) * square;
     for (std::int64_t i = edges.begin[r]; i < edges.begin[r + 1]; ++i) {
-      const std::int32_t a = edges.id[i];
+      const std::int32_t a = edges.id_at(i);
       if (a < 0 || a >= layout.edge_attributes) continue;
       const double value = edges.value == nullptr ? 1.0 : edges.value[i];
       for (std::int64_t k = layout.edge_begin[a]; k < layout.edge_begin[a + 1]; ++k) {

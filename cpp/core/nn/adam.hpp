@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "base/poll.hpp"
 #include "nn/adam_types.hpp"
 
 namespace trellis {
@@ -24,7 +25,9 @@ inline void adam_rows(const AdamKernels& kernels, const TableRows& table,
   std::stable_sort(order.begin(), order.end(),
                    [&](std::int64_t a, std::int64_t b) { return ids[a] < ids[b]; });
   std::vector<float> sum(static_cast<std::size_t>(table.columns));
+  PollEvery poll(64 + table.columns);
   for (auto first = order.begin(); first != order.end();) {
+    poll.step();
     const std::int64_t id = ids[*first];
     const float* gradient = g + *first * table.columns;
     if (++first != order.end() && ids[*first] == id) {

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/poll.hpp"
 #include "nn/char_windows_types.hpp"
 
 namespace trellis {
@@ -14,7 +15,9 @@ namespace trellis {
 // (words, filters).
 inline void largest_gradient(const CharWindows& a, const std::int32_t* where, const float* d_best,
                              float* d_table) {
+  PollEvery poll(4 * a.width * a.filters);
   for (std::int64_t word = 0; word < a.words; ++word) {
+    poll.step();
     const std::int64_t* ids = a.ids + word * a.longest;
     for (std::int64_t f = 0; f < a.filters; ++f) {
       const std::int64_t t = where[word * a.filters + f];

@@ -1,13 +1,16 @@
 // The kernel of character windows: the largest score of each filter over all windows of a word.
 #pragma once
 
+#include "base/poll.hpp"
 #include "base/simd_float.hpp"
 #include "nn/char_windows_types.hpp"
 
 namespace trellis::TRELLIS_ISA::char_windows {
 
 inline void largest(const CharWindows& a, float* best, std::int32_t* where) {
+  PollEvery poll(a.longest * a.width * a.filters);
   for (std::int64_t word = 0; word < a.words; ++word, best += a.filters, where += a.filters) {
+    poll.step();
     const std::int64_t* ids = a.ids + word * a.longest;
     for (std::int64_t f = 0; f < a.filters; f += kFloatWidth) {
       const std::int64_t lanes = a.filters - f < kFloatWidth ? a.filters - f : kFloatWidth;

@@ -24,20 +24,20 @@ class LstmSteps {
   LstmSteps(const std::int64_t* sizes, std::int64_t steps, std::int64_t tokens)
       : sizes_(sizes, sizes + steps) {
     begin_.reserve(sizes_.size());
-    std::int64_t seen = 0;
+    std::int64_t n_read = 0;
     for (std::size_t t = 0; t < sizes_.size(); ++t) {
       const std::int64_t max_size = t == 0 ? tokens : sizes_[t - 1];
-      const std::string here = "sizes[" + std::to_string(t) + "] is " + std::to_string(sizes_[t]);
+      const std::string place = "sizes[" + std::to_string(t) + "] is " + std::to_string(sizes_[t]);
       if (sizes_[t] < 1 || sizes_[t] > max_size)
-        throw std::invalid_argument(here + ": must be from 1 to " + std::to_string(max_size));
-      if (sizes_[t] > tokens - seen)
-        throw std::invalid_argument(here + ": more than the " + std::to_string(tokens) + " tokens");
-      begin_.push_back(seen);
-      seen += sizes_[t];
+        throw std::invalid_argument(place + ": must be from 1 to " + std::to_string(max_size));
+      if (sizes_[t] > tokens - n_read)
+        throw std::invalid_argument(place + ": more than the " + std::to_string(tokens) + " tokens");
+      begin_.push_back(n_read);
+      n_read += sizes_[t];
     }
-    if (seen != tokens)
-      throw std::invalid_argument("sizes has " + std::to_string(seen) + " tokens, but the arrays have " +
-                                  std::to_string(tokens));
+    if (n_read != tokens)
+      throw std::invalid_argument("sizes has " + std::to_string(n_read) +
+                                  " tokens, but the arrays have " + std::to_string(tokens));
   }
 
   std::int64_t sequences() const { return sizes_.empty() ? 0 : sizes_[0]; }

@@ -8,6 +8,7 @@
 // forward pass, neighbouring columns in the backward pass.
 #pragma once
 
+#include "base/poll.hpp"
 #include "base/simd_float.hpp"
 #include "nn/lstm_types.hpp"
 
@@ -50,20 +51,21 @@ TRELLIS_INLINE void multiply_tile(std::int64_t rows, int vectors, const float* x
   }
 }
 
-// Calls take(row, sums): x·u for rows below `linked`, zeros for the others.
-template <class Take>
-TRELLIS_INLINE void all_rows(std::int64_t rows, std::int64_t linked, int vectors, const float* x,
-                             std::int64_t stride, const float* u, std::int64_t depth, const Take& take) {
+// Calls use(row, sums): x·u for rows below `linked`, zeros for the others.
+template <class Use>
+TRELLIS_INLINE void for_each_row(std::int64_t rows, std::int64_t linked, int vectors, const float* x,
+                                 std::int64_t stride, const float* u, std::int64_t depth,
+                                 const Use& use) {
   alignas(64) float sums[kTileRows * kTileVectors * kFloatWidth];
   const std::int64_t tiles = (linked + kTileRows - 1) / kTileRows;
   for (std::int64_t tile = 0; tile < tiles; ++tile) {
     const std::int64_t begin = linked * tile / tiles, end = linked * (tile + 1) / tiles;
     multiply_tile(end - begin, vectors, x + begin * stride, stride, u, depth, sums);
-    for (std::int64_t r = begin; r < end; ++r) take(r, sums + (r - begin) * kTileVectors * kFloatWidth);
+    for (std::int64_t r = begin; r < end; ++r) use(r, sums + (r - begin) * kTileVectors * kFloatWidth);
   }
   if (linked == rows) return;
   for (float& sum : sums) sum = 0.0f;
-  for (std::int64_t r = linked; r < rows; ++r) take(r, sums);
+  for (std::int64_t r = linked; r < rows; ++r) use(r, sums);
 }
 
 // The rows of a part in one step, and their first token. A step that does not exist has no rows.
@@ -103,7 +105,9 @@ inline void pack_backward(const float* u, std::int64_t hidden, float* packed) {
 inline void forward(const LstmBatch& batch, const LstmPart& part, const float* packed,
                     const LstmForward& a) {
   const std::int64_t hidden = batch.hidden, offset = part.way * hidden;
+  PollEvery poll(4 * hidden * hidden * (part.last - part.first));
   for (std::int64_t s = 0; s < batch.steps; ++s) {
+    poll.step();
     const std::int64_t t = part.way == 0 ? s : batch.steps - 1 - s;
     const Step now = step_at(batch, part, t), last = step_at(batch, part, part.way == 0 ? t - 1 : t + 1);
     const std::int64_t linked = lesser(now.rows, last.rows);
@@ -130,7 +134,8 @@ inline void forward(const LstmBatch& batch, const LstmPart& part, const float* p
         float_store_first(a.h + to, o * tanh(c), width);
         float_store_first(a.before + to, before, width);
       };
-      all_rows(now.rows, linked, 4, a.h + last.token * 2 * hidden + offset, 2 * hidden, u, hidden, cell);
+      for_each_row(now.rows, linked, 4, a.h + last.token * 2 * hidden + offset, 2 * hidden, u, hidden,
+                   cell);
     }
   }
 }
@@ -151,10 +156,12 @@ TRELLIS_INLINE GateGradients gate_gradients(FloatVec dh, FloatVec carry, const F
 inline void backward(const LstmBatch& batch, const LstmPart& part, const float* packed,
                      const LstmBackward& a, float* carry) {
   const std::int64_t hidden = batch.hidden, offset = part.way * hidden;
+  PollEvery poll(4 * hidden * hidden * (part.last - part.first));
   for (std::int64_t s = 0; s < batch.steps; ++s) {
-    const std::int64_t t = part.way == 0 ? batch.steps - 1 - s : s, on = part.way == 0 ? 1 : -1;
-    const Step now = step_at(batch, part, t), last = step_at(batch, part, t - on),
-               next = step_at(batch, part, t + on);
+    poll.step();
+    const std::int64_t t = part.way == 0 ? batch.steps - 1 - s : s, next_offset = part.way == 0 ? 1 : -1;
+    const Step now = step_at(batch, part, t), last = step_at(batch, part, t - next_offset),
+               next = step_at(batch, part, t + next_offset);
     const std::int64_t linked = lesser(now.rows, next.rows);
     const float* u = packed;
     for (std::int64_t block = 0; block < hidden; block += kColumns) {
@@ -183,8 +190,8 @@ inline void backward(const LstmBatch& batch, const LstmPart& part, const float* 
           float_store_first(carry + r * hidden + j, d.carry, width);
         }
       };
-      all_rows(now.rows, linked, vectors, a.d_gates + next.token * 8 * hidden + 4 * offset, 8 * hidden,
-               u, 4 * hidden, cells);
+      for_each_row(now.rows, linked, vectors, a.d_gates + next.token * 8 * hidden + 4 * offset,
+                   8 * hidden, u, 4 * hidden, cells);
       u += vectors * kFloatWidth * 4 * hidden;
     }
   }

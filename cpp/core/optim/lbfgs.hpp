@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "base/aligned.hpp"
@@ -59,7 +60,7 @@ class LbfgsMemory {
       sums[2] += sum(move);
     };
     double totals[3];
-    take(q, threads, totals, fill);
+    add_pair(q, threads, totals, fill);
     const int newest = order_.back();
     const double ys = sy_[newest * capacity_ + newest], yy = yy_[newest * capacity_ + newest];
     // If s · y is below the rounding error, its value is unreliable.
@@ -73,11 +74,11 @@ class LbfgsMemory {
   // Adds a pair of an earlier run. The products have the same bits as after push() of the same pair.
   void append(const double* s, const double* y, int threads) {
     double unused[3];
-    take(y, threads, unused,
-         [=](std::int64_t begin, std::int64_t end, double* s_out, double* y_out, double*) {
-           std::copy(s + begin, s + end, s_out + begin);
-           std::copy(y + begin, y + end, y_out + begin);
-         });
+    add_pair(y, threads, unused,
+             [=](std::int64_t begin, std::int64_t end, double* s_out, double* y_out, double*) {
+               std::copy(s + begin, s + end, s_out + begin);
+               std::copy(y + begin, y + end, y_out + begin);
+             });
   }
 
   // Computes the products of all pairs with q, as push() does.
@@ -124,7 +125,7 @@ class LbfgsMemory {
   // Takes a slot for a new pair, calls fill(begin, end, s, y, sums) for each tile, and computes all
   // products of the pair.
   template <class Fill>
-  void take(const double* q, int threads, double* totals, const Fill& fill) {
+  void add_pair(const double* q, int threads, double* totals, const Fill& fill) {
     const int slot = make_room();
     double *s_new = s_[slot].get(), *y_new = y_[slot].get();
     const int sums_needed = 3 + kProducts * count();
@@ -154,8 +155,11 @@ class LbfgsMemory {
       for (slot = 0; std::find(order_.begin(), order_.end(), slot) != order_.end();) ++slot;
     }
     if (slot == static_cast<int>(s_.size())) {
-      s_.push_back(aligned_doubles(n_));
-      y_.push_back(aligned_doubles(n_));
+      AlignedDoubles s = aligned_doubles(n_), y = aligned_doubles(n_);
+      s_.reserve(s_.size() + 1);  // the push_back() calls cannot fail, so both vectors keep one size
+      y_.reserve(y_.size() + 1);
+      s_.push_back(std::move(s));
+      y_.push_back(std::move(y));
     }
     order_.push_back(slot);
     return slot;

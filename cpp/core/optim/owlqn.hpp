@@ -37,8 +37,8 @@ inline double project_direction(const double* pseudo, const double* c, std::int6
     Vec slope{};
     for_each_vec(begin, end, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
       const Vec p = load_lanes(pseudo + i, lanes), x = load_lanes(d + i, lanes);
-      const Mask wrong = (x * p >= 0.0) & (load_lanes(c + i, lanes) > 0.0);
-      const Vec projected = select(wrong, Vec{}, x);
+      const Mask is_ascent = (x * p >= 0.0) & (load_lanes(c + i, lanes) > 0.0);
+      const Vec projected = select(is_ascent, Vec{}, x);
       store_first(d + i, projected, lanes);
       slope += projected * p;
     });
@@ -60,10 +60,11 @@ inline OrthantStep orthant_step(const double* w, const double* d, double t, cons
     Vec penalty{}, slope{};
     for_each_vec(begin, end, [&](std::int64_t i, int lanes) __attribute__((always_inline)) {
       const Vec x = load_lanes(w + i, lanes), p = load_lanes(pseudo + i, lanes);
-      const Vec l1 = load_lanes(c + i, lanes), free = x + t * load_lanes(d + i, lanes);
+      const Vec l1 = load_lanes(c + i, lanes), unprojected = x + t * load_lanes(d + i, lanes);
       const Vec side = select(x == 0.0, -p, x);
-      const Mask inside = ((free > 0.0) & (side > 0.0)) | ((free < 0.0) & (side < 0.0)) | (l1 <= 0.0);
-      const Vec projected = select(inside, free, Vec{});
+      const Mask is_in_orthant =
+          ((unprojected > 0.0) & (side > 0.0)) | ((unprojected < 0.0) & (side < 0.0)) | (l1 <= 0.0);
+      const Vec projected = select(is_in_orthant, unprojected, Vec{});
       store_first(out + i, projected, lanes);
       penalty += l1 * max(projected, -projected);
       slope += (projected - x) * p;

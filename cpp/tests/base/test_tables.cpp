@@ -81,7 +81,7 @@ void check_keys(int stride) {
     const std::uint32_t want = known == truth.end() ? kNone : known->second;
     table.prefetch(hash);
     CHECK(table.find(key.data(), hash) == want);
-    CHECK(table.find(key.data(), hash, table.likely(hash)) == want);
+    CHECK(table.find(key.data(), hash, table.likely_entry(hash)) == want);
     const auto number = truth.emplace(key, static_cast<std::uint32_t>(truth.size())).first->second;
     CHECK(table.intern(key.data(), hash) == number);
   }
@@ -105,7 +105,7 @@ void check_collisions() {
       }
       for (std::uint32_t id = 0; id < 500; ++id) {
         CHECK(slots.find(hash(id), [&](std::uint32_t other) { return other == id; }) == id);
-        const std::uint32_t likely = slots.likely(hash(id));
+        const std::uint32_t likely = slots.likely_entry(hash(id));
         CHECK(likely < 500 && hash(likely) >> 32 == hash(id) >> 32);
       }
       CHECK(slots.size() == 500);
@@ -113,16 +113,16 @@ void check_collisions() {
   }
 }
 
-// Checks keys with the same hash: likely() then returns the wrong entry for most keys.
+// Checks keys with the same hash: likely_entry() then returns the wrong entry for most keys.
 void check_unlikely() {
   KeyTable table(2);
   for (std::uint32_t k = 0; k < 30; ++k) {  // so few that the table does not grow
     const std::uint32_t key[] = {k, 7 * k};
-    CHECK(table.find(key, 5, table.likely(5)) == kNone);
+    CHECK(table.find(key, 5, table.likely_entry(5)) == kNone);
     CHECK(table.intern(key, 5) == k);
-    CHECK(table.find(key, 5, table.likely(5)) == k);
+    CHECK(table.find(key, 5, table.likely_entry(5)) == k);
   }
-  CHECK(table.likely(5) == 0);
+  CHECK(table.likely_entry(5) == 0);
 }
 
 }  // namespace

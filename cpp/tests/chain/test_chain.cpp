@@ -139,6 +139,10 @@ struct Results {
   std::vector<double> unary, pairwise, counts, highest;            // see MarginalsOut
   std::vector<std::int64_t> labels, path_counts, sampled, kbest;
   std::vector<double> kbest_scores;  // (sequences, 4)
+  // The tables of chain/tables.hpp, and their totals.
+  std::vector<double> alpha, beta, best, alpha_z, beta_z, best_score;
+  std::vector<std::int64_t> pointers;
+  std::vector<Outcome> table_outcomes;
 
   Results(const Case& c, int threads) {
     const std::size_t n = c.lengths.size(), total = c.unary.size() / c.labels, L = c.labels;
@@ -164,6 +168,33 @@ struct Results {
     chain.sample(3, c.starts.data(), uniforms.data(), sampled.data(), sample_outcomes.data());
     chain.kbest(4, c.starts.data(), kbest.data(), kbest_scores.data(), path_counts.data());
     chain.score(labels.data(), path_score.data(), score_outcomes.data());
+    for (auto* v : {&alpha, &beta, &best}) v->resize(total * L);
+    for (auto* v : {&alpha_z, &beta_z, &best_score}) v->resize(n);
+    pointers.resize(total * L), table_outcomes.resize(n);
+    chain.alpha_table(alpha.data(), alpha_z.data(), table_outcomes.data());
+    chain.beta_table(beta.data(), beta_z.data(), table_outcomes.data());
+    chain.best_table(best.data(), pointers.data(), best_score.data(), table_outcomes.data());
+  }
+
+  // Checks the tables of a feasible sequence: alpha and beta give the marginals, and the back pointers
+  // lead along a path with the score of the best one.
+  void check_tables(const Case& c, std::size_t i, const Truth& truth) const {
+    const std::int64_t T = c.lengths[i], L = c.labels, at = c.starts[i] * L;
+    CHECK(table_outcomes[i].status == Status::ok);
+    for (const double z : {alpha_z[i], beta_z[i]}) CHECK_CLOSE(z, truth.log_z, 1e-10);
+    CHECK_CLOSE(best_score[i], truth.best, 1e-10);
+    for (std::int64_t k = 0; k < T * L; ++k) {
+      CHECK_CLOSE(std::exp(alpha[at + k] + beta[at + k] - truth.log_z), truth.unary[k], 1e-9);
+    }
+    const double* last = best.data() + at + (T - 1) * L;
+    std::int64_t label = std::max_element(last, last + L) - last;
+    for (std::int64_t t = T - 1; t > 0; --t) {
+      CHECK_CLOSE(truth.max_marginals[t * L + label], truth.best, 1e-10);
+      label = pointers[at + t * L + label];
+      CHECK(0 <= label && label < L);
+    }
+    CHECK_CLOSE(truth.max_marginals[label], truth.best, 1e-10);
+    for (std::int64_t b = 0; b < L; ++b) CHECK(pointers[at + b] == -1);
   }
 };
 
@@ -187,6 +218,7 @@ void check_case(const Case& c, int threads) {
       all_feasible = false;
       continue;
     }
+    r.check_tables(c, i, truth);
     CHECK_CLOSE(r.log_z[i], truth.log_z, 1e-10);
     CHECK_CLOSE(r.z_again[i], truth.log_z, 1e-10);
     CHECK_CLOSE(r.score[i], truth.best, 1e-10);

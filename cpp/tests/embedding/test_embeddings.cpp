@@ -99,8 +99,8 @@ void test_tree() {
 }
 
 // Returns the mean loss of the third epoch, with or without a hot node.
-double trained(Corpus& corpus, std::int64_t words, EmbeddingLoss loss, bool cbow, bool hot,
-               int threads) {
+double trained(Corpus& corpus, std::int64_t words, EmbeddingLoss loss, bool cbow, bool hot, int threads,
+               bool sum = false) {
   constexpr int kStride = 32;
   std::vector<float> input(static_cast<std::size_t>(words * kStride)), output(input.size());
   kernels().embedding.fill(input.data(), 0, words, 20, kStride, 0.05f, 7);
@@ -135,6 +135,7 @@ double trained(Corpus& corpus, std::int64_t words, EmbeddingLoss loss, bool cbow
                              .path_right = tree.right.data(),
                              .loss = loss,
                              .cbow = cbow,
+                             .sum = sum,
                              .shared = true,
                              .window = 5,
                              .negatives = 5,
@@ -166,11 +167,13 @@ void test_training() {
   const auto words = static_cast<std::int64_t>(corpus.types().size());
   for (const Kernels* isa : available_kernels()) {
     current_kernels().store(isa);
-    for (const EmbeddingLoss loss :
-         {EmbeddingLoss::negative, EmbeddingLoss::hierarchical, EmbeddingLoss::softmax}) {
+    for (const EmbeddingLoss loss : {EmbeddingLoss::negative, EmbeddingLoss::hierarchical,
+                                     EmbeddingLoss::softmax, EmbeddingLoss::ova}) {
       for (const bool cbow : {false, true}) {
         const double plain = trained(corpus, words, loss, cbow, false, 1);
         CHECK(plain > 0.0);
+        // Each word has one row, so its mean and its sum are equal.
+        CHECK_CLOSE(trained(corpus, words, loss, cbow, false, 1, true), plain, 1e-5);
         if (loss != EmbeddingLoss::hierarchical) continue;
         CHECK_CLOSE(trained(corpus, words, loss, cbow, true, 1), plain, 0.01);
       }

@@ -32,10 +32,10 @@ void test_search(std::int64_t rows, std::int64_t dim, std::int64_t queries, std:
   const trellis::NearestRows all_rows{.rows = table.data(), .scale = scale.data(), .dim = dim};
   const std::int64_t stride = trellis::coarse_stride(dim);
   std::vector<std::int8_t> code(static_cast<std::size_t>(rows * stride));
-  std::vector<float> step(scale.size()), off(scale.size());
-  kernels().nearest.coarsen(all_rows, 0, rows, stride, code.data(), step.data(), off.data());
+  std::vector<float> step(scale.size()), error_bound(scale.size());
+  kernels().nearest.coarsen(all_rows, 0, rows, stride, code.data(), step.data(), error_bound.data());
   const trellis::CoarseRows bytes{
-      .code = code.data(), .step = step.data(), .off = off.data(), .stride = stride};
+      .code = code.data(), .step = step.data(), .error_bound = error_bound.data(), .stride = stride};
   trellis::nearest(
       all_rows, coarse ? &bytes : nullptr, rows,
       {.queries = query.data(), .count = queries, .k = k, .score = score.data(), .id = id.data()},

@@ -67,7 +67,7 @@ void check_weights() {
   CHECK(plain.feed("1\n0\n2\n", &wrong) == Fault::none && plain.feed("3\n", &wrong) == Fault::none);
   CHECK(plain.lines() == 4 && plain.kept() == 3);
   CHECK(index[0] == 0 && index[1] == 2 && index[2] == 3 && weight[2] == 3.0);
-  CHECK(plain.feed("4\n", &wrong) == Fault::room && wrong == "4");
+  CHECK(plain.feed("4\n", &wrong) == Fault::capacity && wrong == "4");
   TextWeightReader numbered(true, index, weight);
   CHECK(numbered.feed("5=0x1p0\n7=-2\n", &wrong) == Fault::none && index[1] == 7 && weight[1] == -2.0);
   CHECK(numbered.feed("7=1\n", &wrong) == Fault::order && wrong == "7=1");

@@ -131,9 +131,9 @@ class Case {
     features_at(i, t, before, here, [&](std::int64_t k, double value) { score += weights[k] * value; });
     const std::int32_t right = label_[row_begin_[i] + t];
     if (!cost_.empty() && right >= 0 && right != here) score += cost_[right];
-    const bool never = t == 0 ? !start_.empty() && start_[here] < 0.0
-                              : forbidden_ && forbidden_[before * s_.labels + here];
-    return never ? -kInfinity : score;
+    const bool is_forbidden = t == 0 ? !start_.empty() && start_[here] < 0.0
+                                     : forbidden_ && forbidden_[before * s_.labels + here];
+    return is_forbidden ? -kInfinity : score;
   }
   double score(std::int64_t i, const Path& path, const Vector& weights) const {
     double total = end_.empty() ? 0.0 : end_[path.back()];

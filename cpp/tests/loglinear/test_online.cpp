@@ -121,11 +121,12 @@ void check_sgd(std::mt19937_64& random, const Case& c) {
     double scale = 1.0, loss = 0.0, want = 0.0;
     const std::size_t half = order.size() / 2;
     loss += sgd_epoch(learner, {.sequence = order.data(), .count = static_cast<std::int64_t>(half)},
-                      {.lambda = lambda, .t0 = t0, .done = 0}, v.data(), &scale);
+                      {.lambda = lambda, .t0 = t0, .earlier_steps = 0}, v.data(), &scale);
     loss += sgd_epoch(
         learner,
         {.sequence = order.data() + half, .count = static_cast<std::int64_t>(order.size() - half)},
-        {.lambda = lambda, .t0 = t0, .done = static_cast<std::int64_t>(half)}, v.data(), &scale);
+        {.lambda = lambda, .t0 = t0, .earlier_steps = static_cast<std::int64_t>(half)}, v.data(),
+        &scale);
     for (std::size_t k = 0; k < order.size(); ++k) {
       const double eta = 1.0 / (lambda * (t0 + static_cast<double>(k)));
       for (double& x : w) x *= 1.0 - eta * lambda;

@@ -126,6 +126,23 @@ void test_memory() {
   }
 }
 
+// A pair is kept if s · y is above eps |s| |y|: below, the product is rounding error.
+void test_curvature_of_a_pair() {
+  const double eps = std::numeric_limits<double>::epsilon();
+  for (const double scale : {1e-100, 1.0, 1e100}) {
+    for (const double curvature : {-1.0, 0.0, 0.9 * eps, 1.1 * eps, 1.0}) {
+      LbfgsMemory memory(3, 2);
+      const Vector zero{0.0, 0.0, 0.0}, s{scale, 0.0, 0.0}, y{curvature * scale, 0.0, scale};
+      const auto norms = memory.push(s.data(), zero.data(), y.data(), zero.data(), y.data(), 1);
+      CHECK(norms.kept == (curvature > eps));
+      CHECK(memory.count() == (curvature > eps ? 1 : 0));
+    }
+  }
+  LbfgsMemory memory(1, 2);
+  const double one = 1.0, zero = 0.0, huge = 1e200;  // y · y overflows
+  CHECK(!memory.push(&one, &zero, &huge, &zero, &one, 1).kept);
+}
+
 void test_append() {
   const std::int64_t n = 10'000;
   LbfgsMemory memory(n, 3), other(n, 3);
@@ -154,6 +171,7 @@ int main() {
   test_dot_and_step();
   test_orthants();
   test_memory();
+  test_curvature_of_a_pair();
   test_append();
   return failures() != 0;
 }

@@ -31,6 +31,8 @@ class Labelled(NamedTuple):
     """(tokens, labels), or None without ``--marginals``."""
     kbest: Any
     """The best labellings with their probabilities, or None without ``--kbest``."""
+    uncertainty: float | None = None
+    """The score by which the sequence was selected, or None without ``--uncertain``."""
 
 
 class Writer(Protocol):
@@ -86,7 +88,7 @@ class _Columns:
         if not result.labels:
             return ""
         if result.kbest is None:
-            return self._format_block(result, result.labels)
+            return _format_comment(result) + self._format_block(result, result.labels)
         blocks = (
             f"# {n} {path.probability:.6f}\n{self._format_block(result, path.labels)}"
             for n, path in enumerate(result.kbest, 1)
@@ -131,6 +133,8 @@ class _Objects:
                 }
                 for row in result.marginals.tolist()
             ]
+        if result.uncertainty is not None:
+            entry["uncertainty"] = round(result.uncertainty, 6)
         if result.kbest is not None:
             entry["kbest"] = [
                 {"tags": path.labels, "probability": round(path.probability, 6)}
@@ -150,14 +154,14 @@ class _Inline:
 
     def __call__(self, result: Labelled) -> str:
         if result.kbest is None:
-            return self._format_line(result, result.labels) + "\n"
+            return _format_comment(result) + self._format_line(result, result.labels) + "\n"
         return "".join(
             f"{path.probability:.4f}\t{self._format_line(result, path.labels)}\n"
             for path in result.kbest
         )
 
     def _format_line(self, result: Labelled, labels: list[str]) -> str:
-        raw, offsets = _locate_tokens(result.sequence)
+        raw_text, offsets = _locate_tokens(result.sequence)
         spans = []
         for label, start, end in find_spans(labels, self.scheme):
             name = label
@@ -165,7 +169,9 @@ class _Inline:
                 p = min(result.marginals[t][self.index[labels[t]]] for t in range(start, end))
                 name = f"{label} {p:.2f}"
             spans.append((offsets[start][0], offsets[end - 1][1], name))
-        return self._colour_spans(raw, spans) if self.coloured else markup.mark(raw, spans)
+        return (
+            self._colour_spans(raw_text, spans) if self.coloured else markup.mark(raw_text, spans)
+        )
 
     def _colour_spans(self, raw: str, spans: list[tuple[int, int, str]]) -> str:
         from rich.text import Text
@@ -178,10 +184,15 @@ class _Inline:
             line.append(f" {name}", style=f"dim {colour}")
             position = end
         line.append(raw[position:])
-        screen = make_console()
-        with screen.capture() as captured:
-            screen.print(line, end="", soft_wrap=True)
-        return captured.get()
+        console = make_console()
+        with console.capture() as captured_output:
+            console.print(line, end="", soft_wrap=True)
+        return captured_output.get()
+
+
+def _format_comment(result: Labelled) -> str:
+    """Return the line of the uncertainty, which is a comment in the formats conll and markup."""
+    return "" if result.uncertainty is None else f"# uncertainty = {result.uncertainty:.6f}\n"
 
 
 def _locate_tokens(sequence: Sequence) -> tuple[str, list[tuple[int, int]]]:

@@ -4,6 +4,7 @@ rich is imported inside the functions, because importing it takes 0.1 s, and a c
 usually prints plain text.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -34,6 +35,7 @@ __all__ = [
     "show",
     "show_json",
     "show_progress",
+    "show_rows",
 ]
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red", "bright_cyan", "bright_magenta")
@@ -49,29 +51,47 @@ class InterruptedWorkError(Exception):
 
 
 def make_console(stderr: bool = False) -> "Console":
-    """Return a console. It prints colours on a terminal, and wide plain lines otherwise."""
+    """Return a console. It prints colours on a terminal, and wide plain lines otherwise.
+
+    Strings are printed as they are, also in the cells of tables: file names and labels may contain
+    text that rich interprets, such as ``[plot]`` (a style) or ``:cat:`` (an emoji).
+    """
     from rich.console import Console
 
     file = sys.stderr if stderr else sys.stdout
     width = None if file.isatty() else _PIPED_WIDTH
-    return Console(file=file, width=width, highlight=False)
+    return Console(file=file, width=width, highlight=False, markup=False, emoji=False)
 
 
 def show(*items: Any) -> None:
-    """Print tables, texts and strings on standard output, without trailing spaces.
-
-    rich does not interpret square brackets in a string as styles. A rich ``Text`` has colours.
-    """
+    """Print tables, texts and strings on standard output, without trailing spaces."""
     from rich.text import Text
 
-    screen = make_console()
+    console = make_console()
     # rich pads table cells with spaces up to the end of the line. So the output is captured, and
     # the spaces are removed.
-    with screen.capture() as captured:
+    with console.capture() as captured_output:
         for item in items:
-            screen.print(item, soft_wrap=isinstance(item, str | Text), markup=False)
-    for line in captured.get().splitlines():
+            console.print(item, soft_wrap=isinstance(item, str | Text))
+    for line in captured_output.get().splitlines():
         print(line.rstrip())
+
+
+def show_rows(rows: Sequence[Sequence[Any]], right: Sequence[int] = ()) -> None:
+    """Print rows as aligned columns, without rich; the columns ``right`` are aligned to the right.
+
+    >>> show_rows([["label", "count"], ["B-PER", 1200]], right=[1])
+    label  count
+    B-PER  1,200
+    """
+    cells = [[f"{v:,}" if isinstance(v, int) else str(v) for v in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        aligned = (
+            cell.rjust(width) if number in right else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        print("  ".join(aligned).rstrip())
 
 
 def show_json(value: Any) -> None:
@@ -90,7 +110,9 @@ def _replace_infinities(value: Any) -> Any:
 def print_status(text: str, *, quiet: bool = False) -> None:
     """Print a message on standard error, because standard output is for results."""
     if not quiet:
-        make_console(stderr=True).print(text, markup=False, soft_wrap=True)
+        # The work goes on if the message cannot be written, for example to a log on a full disk.
+        with contextlib.suppress(OSError):
+            make_console(stderr=True).print(text, soft_wrap=True)
 
 
 def format_duration(seconds: float) -> str:
@@ -120,14 +142,17 @@ def estimate_iterations_left(
     limit = None if max_iter is None else max(0, max_iter - len(losses))
     if len(losses) <= 2 * period:
         return limit
-    last, middle, first = losses[-1], losses[-1 - period], losses[-1 - 2 * period]
+    last, middle_loss, first = losses[-1], losses[-1 - period], losses[-1 - 2 * period]
     # The gains form a geometric series: two of them give its factor. L-BFGS stops at delta.
-    gain, earlier_gain = (middle - last) / abs(last or 1.0), (first - middle) / abs(middle or 1.0)
+    gain, earlier_gain = (
+        (middle_loss - last) / abs(last or 1.0),
+        (first - middle_loss) / abs(middle_loss or 1.0),
+    )
     if not 0 < gain < earlier_gain:
         return limit
-    left = math.ceil(period * math.log(gain / delta) / math.log(earlier_gain / gain))
-    left = max(0, left)
-    return left if limit is None else min(left, limit)
+    iterations_left = math.ceil(period * math.log(gain / delta) / math.log(earlier_gain / gain))
+    iterations_left = max(0, iterations_left)
+    return iterations_left if limit is None else min(iterations_left, limit)
 
 
 @contextmanager
@@ -140,13 +165,13 @@ def show_progress(title: str, quiet: bool = False) -> Iterator[Callable[[float |
 
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         TextColumn("{task.fields[text]}", markup=False),
     )
-    screen = make_console(stderr=True)
-    hidden = quiet or not screen.is_terminal
-    with Progress(*columns, console=screen, transient=True, disable=hidden) as progress:
+    console = make_console(stderr=True)
+    is_hidden = quiet or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=is_hidden) as progress:
         task = progress.add_task(title, total=None, text="")
 
         def update(fraction: float | None, text: str) -> None:
@@ -162,18 +187,18 @@ def catch_interrupts(halt: Callable[[], None]) -> Iterator[list[int]]:
 
     Yields a list, to which the number of the first signal is appended.
     """
-    received: list[int] = []
+    signals: list[int] = []
 
     def handle(number: int, _frame: Any) -> None:
-        if received:
+        if signals:
             raise KeyboardInterrupt
-        received.append(number)
+        signals.append(number)
         halt()
         print_status("\nStopping after this iteration. Press Ctrl-C again to stop at once.")
 
     handlers = {n: signal.signal(n, handle) for n in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield received
+        yield signals
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)

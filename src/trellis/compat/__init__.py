@@ -9,7 +9,7 @@ original library, `stand_in` makes it import the replacement.
     import usaddress              # its "import pycrfsuite" imports the replacement
 
 >>> REPLACEMENTS
-('fasttext', 'gensim', 'pycrfsuite', 'pyctcdecode', 'sklearn_crfsuite', 'torchcrf')
+('fasttext', 'gensim', 'hmmlearn', 'pycrfsuite', 'pyctcdecode', 'sklearn_crfsuite', 'torchcrf')
 """
 
 import sys
@@ -21,7 +21,15 @@ from trellis.errors import InputError
 
 __all__ = ["REPLACEMENTS", "stand_in"]
 
-REPLACEMENTS = ("fasttext", "gensim", "pycrfsuite", "pyctcdecode", "sklearn_crfsuite", "torchcrf")
+REPLACEMENTS = (
+    "fasttext",
+    "gensim",
+    "hmmlearn",
+    "pycrfsuite",
+    "pyctcdecode",
+    "sklearn_crfsuite",
+    "torchcrf",
+)
 """The libraries that have a replacement."""
 
 
@@ -35,11 +43,17 @@ def stand_in(*names: str) -> None:
         replacement = f"{__name__}.{name}"
         module = import_module(replacement)
         # The original may be imported already: remove it and its submodules.
-        for imported in [m for m in sys.modules if m == name or m.startswith(f"{name}.")]:
-            del sys.modules[imported]
+        for imported_name in [
+            module_name
+            for module_name in sys.modules
+            if module_name == name or module_name.startswith(f"{name}.")
+        ]:
+            del sys.modules[imported_name]
         sys.modules[name] = module
-        for imported in [m for m in sys.modules if m.startswith(f"{replacement}.")]:
-            sys.modules[name + imported.removeprefix(replacement)] = sys.modules[imported]
+        for imported_name in [
+            module_name for module_name in sys.modules if module_name.startswith(f"{replacement}.")
+        ]:
+            sys.modules[name + imported_name.removeprefix(replacement)] = sys.modules[imported_name]
 
 
 def __getattr__(name: str) -> Any:

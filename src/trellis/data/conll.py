@@ -15,22 +15,24 @@ Documents
     ``docstart=True`` it is a separate sequence.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from operator import index, itemgetter
+from statistics import mode
 from typing import Any, TypedDict, Unpack, overload
 
 from trellis.data import files
-from trellis.data.files import Source, Target, Token
+from trellis.data.files import Numbered, Report, Source, Target, Token
 from trellis.errors import FormatError, InputError
 
-__all__ = ["Token", "iterate", "iterate_rows", "read", "write"]
+__all__ = ["Token", "iterate", "iterate_numbered", "iterate_rows", "read", "write"]
 
 _BLANKS = " \t\r"
 _DOCSTART = "-DOCSTART-"
 _MAX_CACHED_ROWS = (
     1 << 16
 )  # size of the cache of parsed rows: most rows of a corpus occur many times
+_MAX_WIDTH_LINES = 200  # lines from which `iterate_numbered` determines the number of columns
 
 
 class _Options(TypedDict, total=False):
@@ -81,14 +83,16 @@ def read(
     ([['Ann', 'sings'], ['Hush']], [['NNP', 'VBZ'], ['UH']])
     >>> read(["Ann", "sings"], label_column=None)
     ([['Ann', 'sings']], None)
-    >>> read(["Ann NNP B-PER", "sings O"])
+    >>> read(["Ann NNP B-PER", "sings O"])  # doctest: +NORMALIZE_WHITESPACE
     Traceback (most recent call last):
         ...
-    trellis.errors.FormatError: <list>, line 2: the row has 2 columns, but line 1 has 3: 'sings O'
+    trellis.errors.FormatError: <list>, line 2: the row has 2 columns, but line 1 has 3: 'sings O';
+    the label may be missing
     """
     rows = _Rows(files.name_of(source), label_column, columns, separator)
     X, y = [], []
-    for tokens, labels in _parse_sequences(files.lines(source, encoding, errors), rows, docstart):
+    lines = files.lines(source, encoding, errors)
+    for tokens, labels, _ in _parse_sequences(lines, rows, docstart):
         X.append(tokens)
         y.append(labels)
     return X, None if label_column is None else y
@@ -125,26 +129,56 @@ def iterate(
     """
     rows = _Rows(files.name_of(source), label_column, columns, separator)
     sequences = _parse_sequences(files.lines(source, encoding, errors), rows, docstart)
-    return sequences if label_column is not None else ((tokens, None) for tokens, _ in sequences)
+    has_labels = label_column is not None
+    return ((tokens, labels if has_labels else None) for tokens, labels, _ in sequences)
 
 
 def iterate_rows(
     source: Source,
     *,
-    columns: Sequence[int],
+    columns: Sequence[int] | Callable[[int], Sequence[int]],
     separator: str | None = None,
     encoding: str = "utf-8",
     errors: str = "strict",
 ) -> Iterator[tuple[list[Token], list[str]]]:
     r"""Yield the tokens of each sequence, and their complete rows, separated by tabs.
 
+    ``columns`` may be a function of the number of columns of the rows.
     ``-DOCSTART-`` rows are separate sequences, so that no row is lost.
 
     >>> next(iterate_rows(["Ann NNP B-PER", "sings  VBZ O"], columns=[0]))
     (['Ann', 'sings'], ['Ann\tNNP\tB-PER', 'sings\tVBZ\tO'])
     """
-    rows = _CompleteRows(files.name_of(source), None, columns, separator)
-    return _parse_sequences(files.lines(source, encoding, errors), rows, docstart=True)
+    choose = columns if callable(columns) else lambda _: columns
+    rows = _CompleteRows(files.name_of(source), choose, separator)
+    sequences = _parse_sequences(files.lines(source, encoding, errors), rows, docstart=True)
+    return ((tokens, complete_rows) for tokens, complete_rows, _ in sequences)
+
+
+def iterate_numbered(
+    source: Source,
+    report: Report,
+    *,
+    label_column: int = -1,
+    columns: Sequence[int] | None = None,
+    encoding: str = "utf-8",
+    errors: str = "strict",
+) -> Iterator[Numbered]:
+    """Yield all sequences with the numbers of their lines; report wrong rows and continue.
+
+    The number of columns is the most frequent one of the first rows. A wrong row has an empty token
+    and an empty label.
+
+    >>> rows = ["Ann NNP B-PER", "sings O", "well RB O"]
+    >>> for sequence in iterate_numbered(rows, lambda line, problem: print(line, problem)):
+    ...     print(sequence.labels)
+    2 the row has 2 columns, but line 1 has 3: 'sings O'; the label may be missing
+    ['B-PER', '', 'O']
+    """
+    rows = _CommonRows(files.name_of(source), label_column, columns, None)
+    lines = files.lines(source, encoding, errors)
+    for tokens, labels, numbers in _parse_sequences(lines, rows, False, report):
+        yield Numbered(tokens, labels, numbers, numbers[0])
 
 
 def write(
@@ -213,14 +247,26 @@ class _Rows:
             self._read_first(values, number)
         if len(values) != self.width:
             problem = f"the row has {len(values)} columns, but line {self.first} has {self.width}"
-            raise files.wrong(self.name, number, f"{problem}: {files.shown(text)}")
+            hint = self._explain_width(len(values), text)
+            raise files.line_error(self.name, number, f"{problem}: {files.quote(text)}{hint}")
         token: Token = self.token(values)
         if self.label is None:
             return token, ""
         if not values[self.label]:
             problem = f"the label is empty (label_column={self.label})"
-            raise files.wrong(self.name, number, f"{problem}: {files.shown(text)}")
+            raise files.line_error(self.name, number, f"{problem}: {files.quote(text)}")
         return token, values[self.label]
+
+    def _explain_width(self, width: int, text: str) -> str:
+        """Return a hint why a row has another number of columns than the first one."""
+        if self.separator is not None and len(text.split()) == self.width:
+            name = "a tab" if self.separator == "\t" else repr(self.separator)
+            return f"; {name} must separate the columns, as in line {self.first}"
+        if self.separator is None and width > self.width and self.label is not None:
+            return "; if tokens contain spaces, separate the columns by tabs in all lines"
+        if width == self.width - 1 and self.label is not None:
+            return "; the label may be missing"
+        return ""
 
     def _read_first(self, values: list[str], number: int) -> None:
         """Determine from the first row the columns of the token and of the label."""
@@ -246,22 +292,50 @@ class _Rows:
         return column % self.width
 
     def _make_error(self, number: int, problem: str) -> FormatError:
-        return files.wrong(self.name, number, f"{problem}; the row has {self.width} columns")
+        columns = f"the row has {self.width} columns, counted from 0"
+        return files.line_error(self.name, number, f"{problem}; {columns}")
 
 
 class _CompleteRows(_Rows):
     """Like `_Rows`, but `pick` returns the complete row instead of the label."""
 
+    def __init__(
+        self, name: str, choose: Callable[[int], Sequence[int]], separator: str | None
+    ) -> None:
+        super().__init__(name, None, None, separator)
+        self.choose = choose
+
     def _read_first(self, values: list[str], number: int) -> None:
-        needed = 1 + max(self.columns or [0])
-        if len(values) < needed:
-            raise files.wrong(
-                self.name, number, f"the row has {len(values)} columns, but {needed} are needed"
+        self.columns = _validate_columns(self.choose(len(values)))
+        min_columns = 1 + max(self.columns or [0])
+        if len(values) < min_columns:
+            raise files.line_error(
+                self.name,
+                number,
+                f"the row has {len(values)} columns, but {min_columns} are needed",
             )
         super()._read_first(values, number)
 
     def pick(self, values: list[str], number: int, text: str) -> tuple[Token, str]:
         return super().pick(values, number, text)[0], "\t".join(values)
+
+
+class _CommonRows(_Rows):
+    """Like `_Rows`, but the most frequent width of the first rows is the number of columns."""
+
+    def look_ahead(self, lines: Iterator[str]) -> Iterator[str]:
+        first = list(islice(super().look_ahead(lines), _MAX_WIDTH_LINES))
+        widths = {}
+        for number, line in enumerate(first, 1):
+            text = line.rstrip(_BLANKS)
+            if text and not self.is_comment(text):
+                widths[number] = len(self.values(text))
+        if widths:
+            # With equal counts, `mode` returns the width that comes first.
+            width = mode(widths.values())
+            number = next(number for number, other in widths.items() if other == width)
+            self._read_first([""] * width, number)
+        return chain(first, lines)
 
 
 def _validate_column(option: str, value: Any) -> int:
@@ -282,11 +356,16 @@ def _validate_columns(columns: Sequence[int] | None) -> list[int] | None:
 
 
 def _parse_sequences(
-    lines: Iterator[str], rows: _Rows, docstart: bool
-) -> Iterator[tuple[list[Token], list[str]]]:
+    lines: Iterator[str], rows: _Rows, docstart: bool, report: Report | None = None
+) -> Iterator[tuple[list[Token], list[str], list[int]]]:
+    """Yield the tokens, labels and line numbers of each sequence.
+
+    A wrong row raises an error. With ``report``, it is reported, and its token and label are empty.
+    """
     cache: dict[str, tuple[Token, str]] = {}  # line -> token and label
     tokens: list[Token] = []
     labels: list[str] = []
+    numbers: list[int] = []
     for number, line in enumerate(rows.look_ahead(lines), 1):
         row = cache.get(line)  # most lines are in the cache and need no parsing
         if row is None:
@@ -296,20 +375,29 @@ def _parse_sequences(
             values = rows.values(text)
             is_docstart = values[:1] == [_DOCSTART]
             if tokens and (is_docstart or not text):
-                yield tokens, labels
-                tokens, labels = [], []
-            if is_docstart and docstart:
-                token, label = rows.pick(values, number, text)
-                yield [token], [label]
-            if is_docstart or not text:
+                yield tokens, labels, numbers
+                tokens, labels, numbers = [], [], []
+            if not text or (is_docstart and not docstart):
                 continue
-            if len(cache) == _MAX_CACHED_ROWS:
-                cache.clear()
-            row = cache[line] = rows.pick(values, number, text)
+            try:
+                row = rows.pick(values, number, text)
+            except FormatError as error:
+                if report is None:
+                    raise
+                report(number, files.problem_of(error, rows.name, number))
+                row = "", ""
+            else:
+                if is_docstart:
+                    yield [row[0]], [row[1]], [number]
+                    continue
+                if len(cache) == _MAX_CACHED_ROWS:
+                    cache.clear()
+                cache[line] = row
         tokens.append(row[0])
         labels.append(row[1])
+        numbers.append(number)
     if tokens:
-        yield tokens, labels
+        yield tokens, labels, numbers
 
 
 def _format_rows(
@@ -317,10 +405,11 @@ def _format_rows(
     y: Sequence[Sequence[str]] | None,
 ) -> Iterator[str]:
     width = 0
-    for number, tokens, labels in files.pairs(X, y):
+    for sequence_number, tokens, labels in files.pairs(X, y):
         if not len(tokens):
             raise InputError(
-                "sequence {sequence} is empty: a column file cannot contain it", sequence=number
+                "sequence {sequence} is empty: a column file cannot contain it",
+                sequence=sequence_number,
             )
         rows = []
         for position, token in enumerate(tokens):
@@ -333,7 +422,8 @@ def _format_rows(
                 problem = f"{_DOCSTART!r} is always a separate sequence"
             if problem is not None:
                 raise InputError(
-                    f"sequence {{sequence}}, position {position}: {problem}", sequence=number
+                    f"sequence {{sequence}}, position {position}: {problem}",
+                    sequence=sequence_number,
                 )
             rows.append("\t".join(values))
         yield "\n".join(rows) + "\n\n"

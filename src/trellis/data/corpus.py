@@ -11,104 +11,87 @@ text      raw text, one sequence per line             .txt, if it has no labels
 tokens    tokens separated by white space             none: pass the format
 ========  ==========================================  ==============================
 
-A second extension ``.gz`` or ``.xz`` is ignored. The format of any other file with labels is
-detected from its first lines. It is jsonl if the first line starts with ``{``, markup if a line
-contains ``](``, and conll otherwise.
+A second extension ``.gz``, ``.xz``, ``.bz2`` or ``.zst`` is ignored. The format of any other
+file is detected from its first lines, see `trellis.data.detection`.
 
-A new format is added to the table `_FORMATS`, at the end of this file.
+The formats are in `corpus_formats.py`, the columns that a model remembers in `layout.py`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from trellis.data import conll, conllu, files, jsonl, markup, text
-from trellis.data.files import Source, Target, Token
+from trellis.data import detection, files
+from trellis.data.corpus_formats import (
+    BY_NAME,
+    FORMATS,
+    LABELLED,
+    WRITABLE,
+    Columns,
+    Sequence,
+    count_columns,
+    format_by_name,
+    iterate_rows,
+)
+from trellis.data.files import Numbered, Report, Source, Target, Token
+from trellis.data.layout import Layout, layout_of
 from trellis.errors import FormatError, InputError
 
 __all__ = [
     "FORMATS",
     "LABELLED",
+    "WRITABLE",
     "Columns",
+    "Layout",
     "Sequence",
     "format_by_name",
     "format_of",
     "iterate",
+    "iterate_numbered",
+    "layout_of",
     "line_with",
     "read",
     "width_of",
     "write",
 ]
 
-_MAX_LINES = 20  # lines read to detect a format; the first lines may be comments or have no spans
+_READ_AS_ROWS = (
+    "the file is read as rows of a token and its label, because no line has mark-up such as "
+    "[Rome](place)"
+)
 
 
-class Columns(NamedTuple):
-    """The columns of a row that are the token and the label."""
-
-    token: tuple[int, ...] | None = None
-    """In conll: the indices of the columns of a token; None for all except the label."""
-    label: str | None = None
-    """In conll: the index of the label column, None for the last. In conllu: its name, None for
-    upos."""
-
-
-class Sequence(NamedTuple):
-    """A sequence to label."""
-
-    tokens: list[Token]
-    rows: list[str]
-    """The tokens with all columns of the file, separated by tabs."""
-    columns: int
-    """The number of columns of a row."""
-    text: str | None = None
-    """The raw text, if there is one; the tokens are parts of it."""
-    entry: dict[str, Any] | None = None
-    """The JSON object of the sequence, in the format jsonl."""
-
-
-def format_by_name(path: str | os.PathLike[str]) -> str | None:
-    """Return the format that the extension of a file means, or None.
-
-    >>> format_by_name("train.conll.gz"), format_by_name("notes.txt")
-    ('conll', None)
-    """
-    uncompressed = Path(path)
-    if uncompressed.suffix.lower() in (".gz", ".xz"):
-        uncompressed = uncompressed.with_suffix("")
-    extension = uncompressed.suffix.lower()
-    return next((name for name, f in _FORMATS.items() if extension in f.extensions), None)
-
-
-def format_of(path: str | os.PathLike[str], labelled: bool = True) -> str:
+def format_of(path: str | os.PathLike[str] | files.OpenFile, labelled: bool = True) -> str:
     """Detect the format by the extension of a file, or if it is unknown, by the first lines.
 
-    A file with an unknown extension and without labels has the format "text".
+    A file with an unknown extension and without labels has the format "text". The lines of an
+    `OpenFile` can be read again after the call, also if it is a pipe.
 
     >>> format_of("train.conll.gz"), format_of("notes.txt", labelled=False)
     ('conll', 'text')
     """
-    format = format_by_name(path)
+    format = format_by_name(files.name_of(path))
     if format or not labelled:
         return format or "text"
-    # The lines of a pipe can be read only once, so they cannot be used for detection.
-    if not Path(path).is_file() and Path(path).exists():
-        raise InputError(f"{os.fspath(path)}: not a regular file: its format must be specified")
-    rows = (line for line in files.lines(path) if line.strip() and not line.startswith("# "))
-    first = [*islice(rows, _MAX_LINES)]
-    if first and first[0].lstrip().startswith("{"):
-        return "jsonl"
-    return "markup" if any("](" in line for line in first) else "conll"
+    if not isinstance(path, files.OpenFile):
+        # The lines of a pipe can be read only once, so they cannot be used for detection.
+        if not Path(path).is_file() and Path(path).exists():
+            raise InputError(f"{os.fspath(path)}: not a regular file: its format must be specified")
+        with files.open_once(path) as file:
+            return format_of(file)
+    return detection.detect_labelled(detection.first_lines(path))
 
 
 def read(
-    path: str | os.PathLike[str], format: str | None = None, columns: Columns | None = None
+    path: str | os.PathLike[str] | files.OpenFile,
+    format: str | None = None,
+    columns: Columns | None = None,
 ) -> tuple[list[list[Token]], list[list[str]]]:
     """Return ``(X, y)`` of a file with labels; raise FormatError if it has no sequence.
+
+    The file is opened and read once, so it may be a pipe.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "my.md"
@@ -116,21 +99,42 @@ def read(
     >>> read(path)
     ([['call', 'Ann']], [['O', 'B-person']])
     """
-    format = _validate_format(format or format_of(path), LABELLED)
-    reader = _FORMATS[format].read
-    assert reader is not None  # all formats of LABELLED have one
-    X, y = reader(path, _validate_columns(columns, format))
+    if format is not None:
+        _validate_format(format, LABELLED)
+    name = files.name_of(path)
+    with files.open_once(path) as file:
+        file.encoding = columns.encoding if columns is not None else None
+        is_guess = format is None and format_by_name(name) is None
+        format = _validate_format(format or format_of(file), LABELLED)
+        lines = detection.first_lines(file)
+        if format in ("conll", "jsonl"):
+            detection.refuse_other_formats(name, lines)
+        reader = BY_NAME[format].read
+        assert reader is not None  # all formats of LABELLED have a `read` function
+        try:
+            X, y = reader(file, _validate_columns(columns, format))
+        except FormatError as error:
+            is_text = not any("\t" in line or "\0" in line for line in lines)
+            # An error with a cause is not about rows, but about bytes that cannot be decoded.
+            if is_guess and format == "conll" and is_text and error.__cause__ is None:
+                raise FormatError(f"{error}; {_READ_AS_ROWS}") from None
+            raise
     if not X:
-        raise FormatError(f"{os.fspath(path)}: the file contains no sequence")
+        raise FormatError(f"{name}: the file contains no sequence")
     return X, y
 
 
 def iterate(
-    source: Source, format: str, width: int, columns: Columns | None = None
+    source: Source,
+    format: str,
+    width: int,
+    columns: Columns | None = None,
+    trained: Layout | None = None,
 ) -> Iterator[Sequence]:
     """Yield sequences to label, with tokens of ``width`` columns, in constant memory.
 
-    A conll file may have more columns, such as a label. `Sequence.rows` contains them.
+    A conll file may have more columns, such as a label. `Sequence.rows` contains them. The columns
+    of a token are those of the training data, if their layout is known.
 
     >>> next(iterate(["Ann NNP B-PER", "sings VBZ O"], "conll", width=2)).tokens
     [('Ann', 'NNP'), ('sings', 'VBZ')]
@@ -139,12 +143,37 @@ def iterate(
     """
     _validate_format(format, FORMATS)
     columns = _validate_columns(columns, format)
-    if width > 1 and not _FORMATS[format].several_columns:
+    if width > 1 and not BY_NAME[format].several_columns:
         name = files.name_of(source)
         raise InputError(
             f"{name}: the model needs tokens with {width} columns, but {format} has one"
         )
-    return _FORMATS[format].iterate(source, width, columns)
+    if format == "conll" and columns.token is None and trained is not None:
+        return iterate_rows(source, lambda row: trained.token_columns(width, row))
+    return BY_NAME[format].iterate(source, width, columns)
+
+
+def iterate_numbered(
+    source: Source,
+    report: Report,
+    format: str,
+    columns: Columns | None = None,
+) -> Iterator[Numbered]:
+    """Yield the sequences with labels and the numbers of their lines, in constant memory.
+
+    A wrong line is passed to ``report(line, problem)``, and the next lines are read. Bytes that
+    cannot be decoded become lone surrogates (``errors="surrogateescape"``).
+
+    >>> rows = ["Ann B-PER", "", "sings"]
+    >>> [x.lines for x in iterate_numbered(rows, lambda *wrong: print(*wrong), "conll")]
+    3 the row has 1 columns, but line 1 has 2: 'sings'; the label may be missing
+    [[1], [3]]
+    """
+    reader = BY_NAME[_validate_format(format, LABELLED)].iterate_numbered
+    assert reader is not None  # all formats of LABELLED have one
+    columns = _validate_columns(columns, format)
+    codec = {"encoding": columns.encoding, "errors": "surrogateescape"}
+    return reader(source, report, columns, codec)
 
 
 def width_of(X: list[list[Token]]) -> int:
@@ -153,11 +182,7 @@ def width_of(X: list[list[Token]]) -> int:
     >>> width_of([[], ["Ann"]]), width_of([[("Ann", "NNP")]])
     (1, 2)
     """
-    return next((_count_columns(x[0]) for x in X if x), 1)
-
-
-def _count_columns(token: Token) -> int:
-    return 1 if isinstance(token, str) else len(token)
+    return next((count_columns(x[0]) for x in X if x), 1)
 
 
 def write(
@@ -168,8 +193,9 @@ def write(
     scheme: str = "BIO",
 ) -> None:
     """Write a file with labels. ``scheme`` is the tagging scheme of y, which only markup uses."""
-    writers = {name: f.write for name, f in _FORMATS.items() if f.write is not None}
-    writers[_validate_format(format, tuple(writers))](target, X, y, scheme)
+    writer = BY_NAME[_validate_format(format, WRITABLE)].write
+    assert writer is not None  # all formats of WRITABLE have one
+    writer(target, X, y, scheme)
 
 
 def line_with(
@@ -180,21 +206,26 @@ def line_with(
 ) -> int | None:
     r"""Return the number of the first line that contains a label, or None; for error messages.
 
+    The result is None too if the path is a pipe.
+
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "dev.conll"
     >>> size = path.write_text("B-X O\n\nb B-X\n")
     >>> line_with(path, "B-X")
     3
     """
+    if not Path(path).is_file():  # a pipe cannot be read a second time
+        return None
     name = format or format_of(path)
-    labels_of = _FORMATS[name].labels_of
-    assert labels_of is not None  # all formats of LABELLED have one
-    has_tabs = name == "conll" and any("\t" in line for line in files.lines(path))
-    for number, line in enumerate(files.lines(path), 1):
+    labels_of = BY_NAME[name].labels_of
+    assert labels_of is not None  # all formats of LABELLED have this function
+    encoding = columns.encoding if columns is not None else "utf-8"
+    has_tabs = name == "conll" and any("\t" in line for line in files.lines(path, encoding))
+    for line_number, line in enumerate(files.lines(path, encoding), 1):
         if has_tabs and line.startswith("# ") and "\t" not in line:  # a comment
             continue
         if label in labels_of(line, columns or Columns()):
-            return number
+            return line_number
     return None
 
 
@@ -205,7 +236,7 @@ def _validate_format(format: str, allowed: tuple[str, ...]) -> str:
 
 
 def _validate_columns(columns: Columns | None, format: str) -> Columns:
-    """Return the columns; raise InputError if they are chosen in a format that has none."""
+    """Return the columns; raise InputError if the format does not allow choosing them."""
     columns = columns or Columns()
     if columns.token is not None and format != "conll":
         raise InputError(f"columns can be chosen only in conll files, not in {format}")
@@ -214,124 +245,3 @@ def _validate_columns(columns: Columns | None, format: str) -> Columns:
             f"the label column can be chosen only in conll and conllu files, not in {format}"
         )
     return columns
-
-
-# ---- the formats
-
-
-def _read_conll(path: Source, columns: Columns) -> Any:
-    return conll.read(path, columns=columns.token, label_column=_parse_label_index(columns))
-
-
-def _parse_label_index(columns: Columns) -> int:
-    try:
-        return -1 if columns.label is None else int(columns.label)
-    except ValueError:
-        raise InputError(f"the label column must be a number, not {columns.label!r}") from None
-
-
-def _read_conllu(path: Source, columns: Columns) -> Any:
-    return conllu.read(path, column=columns.label or "upos")
-
-
-def _iterate_conll(source: Source, width: int, columns: Columns) -> Iterator[Sequence]:
-    token = columns.token
-    if token is not None and len(token) != width:
-        raise InputError(f"token columns: the model needs {width}, but {len(token)} are chosen")
-    for tokens, rows in conll.iterate_rows(source, columns=token or range(width)):
-        yield Sequence(tokens, rows, rows[0].count("\t") + 1)
-
-
-def _iterate_conllu(source: Source, width: int, columns: Columns) -> Iterator[Sequence]:
-    for words in conllu.iterate(source):
-        forms = [word.form for word in words]
-        yield Sequence([*forms], forms, 1)
-
-
-def _iterate_jsonl(source: Source, width: int, columns: Columns) -> Iterator[Sequence]:
-    for number, (tokens, entry) in enumerate(jsonl.iterate_objects(source), 1):
-        wrong = next((t for t in tokens if _count_columns(t) != width), None)
-        if wrong is not None:
-            where = f"{files.name_of(source)}, sequence {number}"
-            raise FormatError(
-                f"{where}: the model needs tokens with {width} columns, not {wrong!r}"
-            )
-        raw = entry["text"] if "tokens" not in entry else None
-        rows = [t if isinstance(t, str) else "\t".join(t) for t in tokens]
-        yield Sequence(tokens, rows, width, raw, entry)
-
-
-def _iterate_markup(source: Source, width: int, columns: Columns) -> Iterator[Sequence]:
-    for tokens, _ in markup.iterate(source):
-        yield Sequence([*tokens], tokens, 1)
-
-
-def _iterate_text(source: Source, width: int, columns: Columns) -> Iterator[Sequence]:
-    for line in files.lines(source):
-        words = text.tokenize(line)
-        yield Sequence([*words], words, 1, line)
-
-
-def _iterate_tokens(source: Source, width: int, columns: Columns) -> Iterator[Sequence]:
-    for tokens in text.iterate(source):
-        yield Sequence([*tokens], tokens, 1)
-
-
-def _find_conll_labels(line: str, columns: Columns) -> list[str]:
-    cells = line.split("\t") if "\t" in line else line.split()
-    return [cells[_parse_label_index(columns)]] if cells else []
-
-
-def _find_conllu_labels(line: str, columns: Columns) -> list[str]:
-    cells = [] if line.startswith("#") else line.split("\t")
-    return [cells[conllu.COLUMNS[columns.label or "upos"]]] if len(cells) > 1 else []
-
-
-class _Format(NamedTuple):
-    """The functions and extensions of one format."""
-
-    iterate: Callable[[Source, int, Columns], Iterator[Sequence]]
-    """``iterate(source, width, columns)`` yields the sequences to label."""
-    extensions: tuple[str, ...] = ()
-    read: Callable[[Source, Columns], tuple[Any, Any]] | None = None
-    """``read(path, columns)`` returns (X, y). None for formats without labels."""
-    labels_of: Callable[[str, Columns], list[str]] | None = None
-    """``labels_of(line, columns)`` returns the labels in one line of a file."""
-    write: Callable[[Target, Any, Any, str], None] | None = None
-    """``write(target, X, y, scheme)`` writes a file."""
-    several_columns: bool = False
-    """True if tokens may have more than one column."""
-
-
-_FORMATS = {
-    "conll": _Format(
-        _iterate_conll,
-        extensions=(".conll", ".bio", ".iob", ".iob2", ".tsv"),
-        read=_read_conll,
-        labels_of=_find_conll_labels,
-        write=lambda target, X, y, _: conll.write(target, X, y),
-        several_columns=True,
-    ),
-    "conllu": _Format(
-        _iterate_conllu, extensions=(".conllu",), read=_read_conllu, labels_of=_find_conllu_labels
-    ),
-    "jsonl": _Format(
-        _iterate_jsonl,
-        extensions=(".jsonl", ".ndjson"),
-        read=lambda path, _: jsonl.read(path),
-        labels_of=lambda line, _: [tag for _, tags in jsonl.iterate([line]) for tag in tags],
-        write=lambda target, X, y, _: jsonl.write(target, X, y),
-        several_columns=True,
-    ),
-    "markup": _Format(
-        _iterate_markup,
-        extensions=(".md", ".markup"),
-        read=lambda path, _: markup.read(path),
-        labels_of=lambda line, _: [tag for _, tags in markup.iterate([line]) for tag in tags],
-        write=markup.write,
-    ),
-    "text": _Format(_iterate_text),
-    "tokens": _Format(_iterate_tokens),
-}
-FORMATS = tuple(_FORMATS)
-LABELLED = tuple(name for name, f in _FORMATS.items() if f.read is not None)

@@ -48,7 +48,7 @@ def read(source: Source, *, encoding: str = "utf-8") -> Data:
     items: list[Item] = []
     labels: list[str] = []
     weight = 1.0
-    for number, line in enumerate(files.lines(source, encoding), start=1):
+    for line_number, line in enumerate(files.lines(source, encoding), start=1):
         if not line:
             _add_sequence(data, items, labels, weight)
             items, labels, weight = [], [], 1.0
@@ -57,18 +57,20 @@ def read(source: Source, *, encoding: str = "utf-8") -> Data:
         label, value = _split_field(first)
         if label.startswith("@"):
             if label != "@weight":
-                raise files.wrong(
-                    name, number, f"{files.shown(label)} is unknown, expected @weight"
+                raise files.line_error(
+                    name, line_number, f"{files.quote(label)} is unknown, expected @weight"
                 )
-            weight = _parse_number(value, name, number)
+            weight = _parse_number(value, name, line_number)
             if weight < 0:
-                raise files.wrong(name, number, f"@weight is {weight:g}: must be at least 0")
+                raise files.line_error(
+                    name, line_number, f"@weight is {weight:g}: must be at least 0"
+                )
             continue
         item: Item = {}
         for field in fields:
             if field:
                 attribute, value = _split_field(field)
-                strength = _parse_number(value, name, number) if value else 1.0
+                strength = _parse_number(value, name, line_number) if value else 1.0
                 item[attribute] = item.get(attribute, 0.0) + strength
         items.append(item)
         labels.append(label)
@@ -99,7 +101,7 @@ def _parse_number(text: str | None, name: str, number: int) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise files.wrong(name, number, f"{files.shown(text or '')} is not a finite number")
+        raise files.line_error(name, number, f"{files.quote(text or '')} is not a finite number")
     return value
 
 

@@ -1,32 +1,55 @@
 r"""Read lines from files and write text to files, with decompression and decoding.
 
-A source is a path, an open file (text or binary), or any iterable of lines. ``gzip``, ``xz`` and
-``zstd`` are detected by their first bytes, not by the name. Lines end only at ``\n`` or ``\r\n``,
-because tokens may contain other characters that Unicode counts as line breaks.
+A source is a path, an open file (text or binary), or any iterable of lines. ``gzip``, ``xz``,
+``bzip2`` and ``zstd`` are detected by their first bytes, not by the name. A source is opened once
+and never repositioned, so it may be a pipe: to detect a format, `OpenFile.replay` reads the first
+lines and puts them back. Lines end only at ``\n`` or ``\r\n``, because tokens may contain other
+characters that Unicode counts as line breaks.
 """
 
+import bz2
 import codecs
 import gzip
 import lzma
 import os
+import stat
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
-from typing import IO, Any, Protocol, TypeAlias, cast
+from typing import IO, Any, NamedTuple, TypeAlias, cast
 
+from trellis.data import compressed
+from trellis.data.atomic import writing
 from trellis.errors import FormatError, InputError
 
 Token: TypeAlias = str | tuple[str, ...]
-Source: TypeAlias = str | os.PathLike[str] | IO[str] | IO[bytes] | Iterable[str]
+Source: TypeAlias = "str | os.PathLike[str] | IO[str] | IO[bytes] | OpenFile | Iterable[str]"
 Target: TypeAlias = str | os.PathLike[str] | IO[str] | IO[bytes]
+Report: TypeAlias = Callable[[int, str], None]
+"""``report(line, problem)`` is called for a wrong line, which is then left out."""
 
 _BLOCK = 1 << 18  # bytes to read at a time: large enough to be fast, small enough for the CPU cache
 _BYTE_ORDER_MARK = "\ufeff"
-_GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # The errors that decompressors raise for damaged files.
 _BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
-_COMPRESSORS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+_COMPRESSORS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+PACKED_SUFFIXES = tuple(_COMPRESSORS)
+"""Suffixes of the names of files that `packed` compresses."""
+
+
+class Numbered(NamedTuple):
+    """A sequence with labels, and the numbers of its lines."""
+
+    tokens: list[Token]
+    labels: list[str]
+    """A row that cannot be read has an empty token and an empty label."""
+    lines: list[int]
+    """The line of each token."""
+    line: int
+    """The first line of the sequence."""
 
 
 def name_of(source: Source) -> str:
@@ -42,15 +65,24 @@ def name_of(source: Source) -> str:
     return f"<{type(source).__name__}>"
 
 
-def wrong(name: str, number: int, problem: str) -> FormatError:
+def line_error(name: str, number: int, problem: str) -> FormatError:
     """Return the error for a line of a file; lines are numbered from 1."""
     return FormatError(f"{name}, line {number}: {problem}")
 
 
-def shown(text: str, width: int = 80) -> str:
+def problem_of(error: Exception, name: str, number: int) -> str:
+    """Return the message of an error without the file and the line, which `line_error` has added.
+
+    >>> problem_of(line_error("a.conll", 7, "the label is empty"), "a.conll", 7)
+    'the label is empty'
+    """
+    return str(error).removeprefix(f"{name}, line {number}: ")
+
+
+def quote(text: str, width: int = 80) -> str:
     """Return a text in quotes for error messages; a long text is shortened.
 
-    >>> print(shown("abcdefgh", width=5))
+    >>> print(quote("abcdefgh", width=5))
     'abcde…'
     """
     return repr(text if len(text) <= width else text[:width] + "…")
@@ -66,27 +98,104 @@ def lines(source: Source, encoding: str = "utf-8", errors: str = "strict") -> It
     ['one', '', 'two']
     """
     _check_codec(encoding, errors)
-    decoded = _read_lines(source, encoding, errors)
-    first = next(decoded, None)
-    return decoded if first is None else chain((first.removeprefix(_BYTE_ORDER_MARK),), decoded)
+    decoded_lines = _read_lines(source, encoding, errors)
+    first = next(decoded_lines, None)
+    return (
+        decoded_lines
+        if first is None
+        else chain((first.removeprefix(_BYTE_ORDER_MARK),), decoded_lines)
+    )
 
 
-def is_packed(path: str | os.PathLike[str]) -> bool:
-    """Return whether the first bytes of a file are those of ``gzip``, ``xz`` or ``zstd``."""
-    with open(path, "rb") as file:
-        return file.read(len(_XZ)).startswith((_GZIP, _XZ, _ZSTD))
+def check_regular(path: str | os.PathLike[str]) -> None:
+    """Raise FormatError if a path is a pipe, a device or a folder; opening a pipe might block."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise FormatError(
+            f"{os.fspath(path)}: not a regular file (a pipe, a device or a folder): "
+            "copy it to a file first"
+        )
 
 
-def blocks(path: str | os.PathLike[str]) -> Iterator[bytes]:
+def blocks(source: "str | os.PathLike[str] | OpenFile") -> Iterator[bytes]:
     """Yield the decompressed bytes of a file, block by block."""
-    with open(path, "rb") as file:
-        inside = _decompress(file)
-        while chunk := _read_block(inside, name_of(path)):
+    with open_once(source) as file:
+        while chunk := file.read(_BLOCK):
             yield chunk
 
 
+class OpenFile:
+    """A binary file that is opened once. It is decompressed if its first bytes show a known format.
+
+    `open_once` opens it.
+    """
+
+    def __init__(self, file: IO[bytes], name: str) -> None:
+        self.name = name
+        self.encoding: str | None = None
+        """The encoding of the text; None for the one that a reader passes, which is UTF-8."""
+        self._blocks: deque[bytes] = deque()
+        # read1 returns the available bytes of a pipe; read would wait for a complete block.
+        self._read: Callable[[int], bytes] = getattr(file, "read1", file.read)
+        self._record: list[bytes] | None = None
+        head = b""
+        # A pipe may return fewer bytes than the comparison needs.
+        while compressed.is_incomplete(head) and (block := self._read(compressed.HEAD - len(head))):
+            head += block
+        try:
+            packing = compressed.detect(head, name)
+        except compressed.DamageError as error:
+            raise FormatError(f"{name}: cannot be decompressed: {error}") from None
+        self.is_packed = packing is not None
+        if packing is not None:
+            self._read = compressed.open_streams(_Reader(self._read), packing, head).read
+        elif head:
+            self._blocks.append(head)
+
+    def read(self, size: int = -1, /, *, place: str = "") -> bytes:
+        """Return decompressed bytes, possibly more or fewer than `size`; b"" at the end.
+
+        `place` follows the name of the file in errors.
+        """
+        if size == 0:
+            return b""
+        if self._blocks:
+            block = self._blocks.popleft()
+        else:
+            try:
+                block = self._read(_BLOCK if size < 0 else size)
+            except (compressed.DamageError, *_BROKEN) as error:
+                raise FormatError(f"{self.name}{place}: cannot be decompressed: {error}") from error
+        if self._record is not None:
+            self._record.append(block)
+        return block
+
+    @contextmanager
+    def replay(self) -> Iterator[None]:
+        """Bytes that are read inside the block are read again after it."""
+        self._record = []
+        try:
+            yield
+        finally:
+            self._blocks.extendleft(reversed([block for block in self._record if block]))
+            self._record = None
+
+
+@contextmanager
+def open_once(source: "str | os.PathLike[str] | IO[bytes] | OpenFile") -> Iterator[OpenFile]:
+    """Yield a path or an open binary file as an `OpenFile`; close it if it was a path."""
+    if isinstance(source, OpenFile):
+        yield source
+    elif isinstance(source, str | os.PathLike):
+        with open(source, "rb") as file:
+            yield OpenFile(file, name_of(source))
+    else:
+        yield OpenFile(source, name_of(source))
+
+
 def write(target: Target, pieces: Iterable[str]) -> None:
-    r"""Write the text of each sequence as UTF-8; compress if the path ends in ``.gz`` or ``.xz``.
+    r"""Write the text of each sequence as UTF-8; compress by the suffix, see `packed`.
+
+    A file is replaced only when everything is written, see `writing`.
 
     >>> import io
     >>> file = io.BytesIO()
@@ -95,19 +204,19 @@ def write(target: Target, pieces: Iterable[str]) -> None:
     'één\ntwee\n'
     """
     if isinstance(target, str | os.PathLike):
-        with open(target, "wb") as file, packed(file, target) as inside:
-            return write(inside, pieces)
+        with writing(target) as file, packed(file, target) as compressed_file:
+            return write(compressed_file, pieces)
     if not hasattr(target, "write"):
         raise InputError(f"target must be a path or an open file, not {type(target).__name__}")
     is_text = _takes_text(target)
-    for number, piece in enumerate(pieces):
-        if number == 0:
-            piece = keep_mark(piece)
+    for sequence_number, text in enumerate(pieces):
+        if sequence_number == 0:
+            text = keep_mark(text)
         try:
-            cast(IO[Any], target).write(piece if is_text else piece.encode())
+            cast(IO[Any], target).write(text if is_text else text.encode())
         except UnicodeEncodeError as error:
             raise InputError(
-                f"sequence {{sequence}} cannot be written: {error}", sequence=number
+                f"sequence {{sequence}} cannot be written: {error}", sequence=sequence_number
             ) from error
     return None
 
@@ -118,7 +227,7 @@ def keep_mark(first: str) -> str:
 
 
 def packed(file: IO[bytes], name: str | os.PathLike[str]) -> AbstractContextManager[IO[bytes]]:
-    """Return a file that compresses what is written to it, if `name` ends in ``.gz`` or ``.xz``."""
+    """Return a file that compresses, if `name` ends in ``.gz``, ``.xz`` or ``.bz2``."""
     compress = _COMPRESSORS.get(os.path.splitext(name)[1].lower())
     return compress(file, "wb") if compress else nullcontext(file)
 
@@ -134,35 +243,28 @@ def pairs(
         ...
     trellis.errors.InputError: sequence 0 has 2 tokens but 1 labels
     """
+    for name, values in (("X", X), ("y", () if y is None else y)):
+        if any(isinstance(value, str) for value in values):
+            raise InputError(
+                f"{name} must be a list of lists: for a single sequence, write [{name}]"
+            )
     if y is not None and len(X) != len(y):
         raise InputError(f"X has {len(X)} sequences but y has {len(y)}")
-    for number, tokens in enumerate(X):
-        labels = None if y is None else y[number]
+    for sequence_number, tokens in enumerate(X):
+        labels = None if y is None else y[sequence_number]
         if labels is not None and len(tokens) != len(labels):
             raise InputError(
                 f"sequence {{sequence}} has {len(tokens)} tokens but {len(labels)} labels",
-                sequence=number,
+                sequence=sequence_number,
             )
-        yield number, tokens, labels
+        yield sequence_number, tokens, labels
 
 
-class _Reads(Protocol):
-    def read(self, size: int, /) -> bytes: ...
+class _Reader:
+    """Wraps a function as an object with the method `read`."""
 
-
-class _PutBack:
-    """A binary file whose first bytes `head` have been read already; `read` returns them again."""
-
-    def __init__(self, head: bytes, file: IO[bytes]) -> None:
-        self._head = head
-        # read1 returns the available bytes of a pipe; read would wait for a complete block.
-        self._read: Callable[[int], bytes] = getattr(file, "read1", file.read)
-
-    def read(self, size: int, /) -> bytes:
-        if not self._head:
-            return self._read(size)
-        head, self._head = self._head[:size], self._head[size:]
-        return head
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self.read = read
 
 
 def _check_codec(encoding: str, errors: str) -> None:
@@ -186,13 +288,12 @@ def _read_lines(source: Source, encoding: str, errors: str) -> Iterator[str]:
     name = name_of(source)
     if isinstance(source, str | os.PathLike):
         if "\n" in name:
-            raise InputError(f"{shown(name)} is not a path: to read a text, pass io.StringIO(text)")
-        with open(source, "rb") as file:
-            yield from chain.from_iterable(_split_blocks(file, name, encoding, errors))
+            raise InputError(f"{quote(name)} is not a path: to read a text, pass io.StringIO(text)")
+        with open_once(source) as file:
+            yield from chain.from_iterable(_split_blocks(file, encoding, errors))
     elif hasattr(source, "read") and source.read(0) == b"":
-        yield from chain.from_iterable(
-            _split_blocks(cast(IO[bytes], source), name, encoding, errors)
-        )
+        with open_once(cast(IO[bytes], source)) as file:
+            yield from chain.from_iterable(_split_blocks(file, encoding, errors))
     elif isinstance(source, Iterable):
         yield from _check_lines(cast(Iterable[str], source), name)
     else:
@@ -203,102 +304,56 @@ def _read_lines(source: Source, encoding: str, errors: str) -> Iterator[str]:
 
 def _check_lines(source: Iterable[str], name: str) -> Iterator[str]:
     """Yield the lines of an open text file or of a list, validated and without line breaks."""
-    number = 0
+    line_number = 0
     try:
-        for number, line in enumerate(source, 1):
+        for line_number, line in enumerate(source, 1):
             if not isinstance(line, str):
-                raise InputError(f"{name}, line {number} is {type(line).__name__}, not str")
+                raise InputError(f"{name}, line {line_number} is {type(line).__name__}, not str")
             text = line.removesuffix("\n").removesuffix("\r")
             if "\n" in text:
-                raise InputError(f"{name}, line {number} contains a line break: {shown(text)}")
+                raise InputError(f"{name}, line {line_number} contains a line break: {quote(text)}")
             yield text
     except (UnicodeDecodeError, *_BROKEN) as error:
-        raise FormatError(f"{name}, after line {number}: {error}") from error
+        raise FormatError(f"{name}, after line {line_number}: {error}") from error
 
 
-def _split_blocks(file: IO[bytes], name: str, encoding: str, errors: str) -> Iterator[list[str]]:
+def _split_blocks(file: OpenFile, encoding: str, errors: str) -> Iterator[list[str]]:
     """Yield the lines of each block of bytes; splitting many lines at once is much faster."""
+    encoding = file.encoding or encoding
+    _check_codec(encoding, errors)
     decoder = codecs.getincrementaldecoder(encoding)(errors)
-    source = _decompress(file)
+    name = file.name
     lines_done = 0
     # The parts of a line that is longer than a block. They are joined only once: joining them after
     # each block would take quadratic time.
-    parts: list[str] = []
-    more = True
-    while more:
-        chunk = _read_block(source, f"{name}, after line {lines_done}")
-        more = bool(chunk)
+    line_parts: list[str] = []
+    has_more = True
+    while has_more:
+        chunk = file.read(_BLOCK, place=f", after line {lines_done}")
+        has_more = bool(chunk)
         try:
-            text = decoder.decode(chunk, final=not more)
+            text = decoder.decode(chunk, final=not has_more)
         except UnicodeDecodeError as error:
-            number = lines_done + error.object.count(b"\n", 0, error.start) + 1
-            raise wrong(name, number, f"not {encoding}: {error.reason}") from error
+            line_number = lines_done + error.object.count(b"\n", 0, error.start) + 1
+            guess = "utf-16" if error.object.startswith(_UTF16_MARKS) else "cp1252"
+            raise line_error(
+                name,
+                line_number,
+                f"not {encoding}: {error.reason}; if the file has another encoding, pass it: "
+                f"encoding={guess!r}, or --encoding {guess} in commands",
+            ) from error
         # Many binary files are valid UTF-8, but most of them contain a zero byte.
         if "\0" in text:
-            number = lines_done + text.count("\n", 0, text.index("\0")) + 1
-            raise wrong(name, number, "the line contains a zero byte: not a text file")
-        parts.append(text)
-        if "\n" in text or not more:
-            split = "".join(parts).split("\n")
-            parts = [split.pop()] if more else []
-            if not more and not split[-1]:
-                split.pop()  # the file ends with a line break
-            lines_done += len(split)
-            yield [line.removesuffix("\r") for line in split]
-
-
-def _decompress(file: IO[bytes]) -> _Reads:
-    """Return a file that decompresses if the first bytes are those of a known format."""
-    head = file.read(len(_XZ))
-    complete: Any = _PutBack(head, file)
-    if head.startswith(_GZIP):
-        return _PutBack(b"", cast(IO[bytes], gzip.GzipFile(fileobj=complete, mode="rb")))
-    if head.startswith(_XZ):
-        return _PutBack(b"", lzma.LZMAFile(complete))
-    if head.startswith(_ZSTD):
-        return _Zstd(complete)
-    return cast(_Reads, complete)
-
-
-class _Zstd:
-    """Decompresses zstd. Python 3.14 has a module for it; older versions need a package."""
-
-    def __init__(self, file: _Reads) -> None:
-        self._file = file
-        self._new: Callable[[], Any]
-        self._broken: type[Exception]
-        try:
-            from compression import zstd
-        except ImportError:
-            try:
-                import zstandard
-            except ImportError:
-                raise InputError("zstd files need a package: pip install zstandard") from None
-            self._new = zstandard.ZstdDecompressor().decompressobj
-            self._broken = zstandard.ZstdError
-        else:
-            self._new, self._broken = zstd.ZstdDecompressor, zstd.ZstdError
-        self._frame = self._new()
-
-    def read(self, size: int, /) -> bytes:
-        """Return the next decompressed bytes, often more than `size`; b"" at the end."""
-        while packed := (self._frame.unused_data if self._frame.eof else b"") or self._file.read(
-            size
-        ):
-            if self._frame.eof:
-                self._frame = self._new()
-            try:
-                if text := bytes(self._frame.decompress(packed)):
-                    return text
-            except self._broken as error:
-                raise EOFError(str(error)) from error
-        if not self._frame.eof:
-            raise EOFError("the file ends too early")
-        return b""
-
-
-def _read_block(file: _Reads, where: str) -> bytes:
-    try:
-        return file.read(_BLOCK)
-    except _BROKEN as error:
-        raise FormatError(f"{where}: cannot be decompressed: {error}") from error
+            line_number = lines_done + text.count("\n", 0, text.index("\0")) + 1
+            problem = "the line contains a zero byte: not a text file"
+            if text.startswith("PK\3\4") and not lines_done:  # a zip archive
+                problem += "; export a spreadsheet as tab-separated text"
+            raise line_error(name, line_number, problem)
+        line_parts.append(text)
+        if "\n" in text or not has_more:
+            lines = "".join(line_parts).split("\n")
+            line_parts = [lines.pop()] if has_more else []
+            if not has_more and not lines[-1]:
+                lines.pop()  # the file ends with a line break
+            lines_done += len(lines)
+            yield [line.removesuffix("\r") for line in lines]

@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from trellis.data import files, spans, tags, text
-from trellis.data.files import Source, Target, Token
+from trellis.data.files import Numbered, Report, Source, Target, Token
 from trellis.errors import FormatError, InputError
 
-__all__ = ["iterate", "iterate_objects", "read", "write"]
+__all__ = ["iterate", "iterate_numbered", "iterate_objects", "read", "write"]
 
 _Item = TypeVar("_Item")
 
@@ -61,6 +61,32 @@ def iterate(
     """
     tags.from_spans([], 0, scheme)  # raises for an unknown scheme, before a line is read
     return _parse_objects(source, partial(_parse_sequence, scheme=scheme), encoding, errors)
+
+
+def iterate_numbered(
+    source: Source,
+    report: Report,
+    *,
+    scheme: str = "BIO",
+    encoding: str = "utf-8",
+    errors: str = "strict",
+) -> Iterator[Numbered]:
+    """Yield all sequences with the numbers of their lines; report wrong lines and continue.
+
+    >>> lines = ['{"tokens": ["Ann"]}', '{"tokens": ["Ann"], "tags": ["B-PER"]}']
+    >>> list(iterate_numbered(lines, lambda line, problem: print(line, problem)))
+    1 "tags" is missing in the object: it has "tokens"
+    [Numbered(tokens=['Ann'], labels=['B-PER'], lines=[2], line=2)]
+    """
+    name = files.name_of(source)
+    convert = partial(_parse_sequence, scheme=scheme)
+    for number, line in _iterate_lines(source, encoding, errors):
+        try:
+            tokens, labels = _parse_object(name, number, line, convert)
+        except FormatError as error:
+            report(number, files.problem_of(error, name, number))
+        else:
+            yield Numbered(tokens, labels, [number] * len(tokens), number)
 
 
 def iterate_objects(
@@ -118,29 +144,39 @@ def _parse_objects(
     source: Source, convert: Callable[[dict[str, Any]], _Item], encoding: str, errors: str
 ) -> Iterator[_Item]:
     name = files.name_of(source)
-    for number, line in enumerate(files.lines(source, encoding, errors), 1):
-        if not line or line.isspace():
-            continue
-        try:
-            item = convert(_parse(line))
-            if "\\u" in line:
-                json.dumps(item, ensure_ascii=False).encode()  # raises for an unpaired surrogate
-        except UnicodeEncodeError as error:
-            raise files.wrong(
-                name, number, f"a \\u escape is not a character: {error.reason}"
-            ) from error
-        except (FormatError, InputError) as error:
-            raise files.wrong(name, number, str(error)) from error
-        yield item
+    for number, line in _iterate_lines(source, encoding, errors):
+        yield _parse_object(name, number, line, convert)
+
+
+def _iterate_lines(source: Source, encoding: str, errors: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are not blank, and their numbers."""
+    lines = enumerate(files.lines(source, encoding, errors), 1)
+    return ((number, line) for number, line in lines if line and not line.isspace())
+
+
+def _parse_object(
+    name: str, number: int, line: str, convert: Callable[[dict[str, Any]], _Item]
+) -> _Item:
+    try:
+        item = convert(_parse(line))
+        if "\\u" in line:
+            json.dumps(item, ensure_ascii=False).encode()  # raises for an unpaired surrogate
+    except UnicodeEncodeError as error:
+        raise files.line_error(
+            name, number, f"a \\u escape is not a character: {error.reason}"
+        ) from error
+    except (FormatError, InputError) as error:
+        raise files.line_error(name, number, str(error)) from error
+    return item
 
 
 def _parse(line: str) -> dict[str, Any]:
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError) as error:  # RecursionError: deeply nested lists
-        raise FormatError(f"not JSON: {error}: {files.shown(line)}") from error
+        raise FormatError(f"not JSON: {error}: {files.quote(line)}") from error
     if not isinstance(entry, dict):
-        raise FormatError(f"the line is not a JSON object: {files.shown(line)}")
+        raise FormatError(f"the line is not a JSON object: {files.quote(line)}")
     return entry
 
 
@@ -153,9 +189,9 @@ def _parse_tokens(entry: dict[str, Any]) -> list[Token]:
                     f"position {position}: {token!r} is not a string or a list of strings"
                 )
         return [t if isinstance(t, str) else tuple(t) for t in tokens]
-    if not isinstance(raw := entry.get("text"), str):
+    if not isinstance(raw_text := entry.get("text"), str):
         raise FormatError('the object has neither "tokens" nor a string "text"')
-    return [*text.tokenize(raw)]
+    return [*text.tokenize(raw_text)]
 
 
 def _parse_sequence(entry: dict[str, Any], scheme: str) -> tuple[list[Token], list[str]]:
@@ -166,22 +202,33 @@ def _parse_sequence(entry: dict[str, Any], scheme: str) -> tuple[list[Token], li
         if problem := _find_problem(tokens, labels):
             raise FormatError(problem)
         return [t if isinstance(t, str) else tuple(t) for t in tokens], labels
-    if not isinstance(raw := entry.get("text"), str):
+    if not isinstance(raw_text := entry.get("text"), str):
         raise FormatError(
             'the object has neither "tokens" with "tags" nor a string "text" with "spans"'
+            f"{_name_keys(entry)}"
         )
-    return _split_text(raw, _get_list(entry, "spans"), scheme)
+    return _split_text(raw_text, _get_list(entry, "spans"), scheme)
+
+
+def _name_keys(entry: dict[str, Any]) -> str:
+    """Return the end of a message: the keys that the object has."""
+    keys = ", ".join(f'"{key}"' for key in entry)
+    return f": it has {keys:.80}" if keys else ""
 
 
 def _get_list(entry: dict[str, Any], key: str) -> list[Any]:
     if not isinstance(value := entry.get(key), list):
-        raise FormatError(f'"{key}" is {"missing" if value is None else "not a list"}')
+        missing = f"missing in the object{_name_keys(entry)}"
+        problem = missing if value is None else f"not a list: {value!r:.60}"
+        raise FormatError(f'"{key}" is {problem}')
     return value
 
 
-def _split_text(raw: str, values: list[Any], scheme: str) -> tuple[list[Token], list[str]]:
+def _split_text(source_text: str, values: list[Any], scheme: str) -> tuple[list[Token], list[str]]:
     """Return the tokens of a raw text, and the tags for its spans of characters."""
-    offsets = text.offsets(raw)
-    token_spans = spans.covered(raw, offsets, [spans.checked(span, raw) for span in values], values)
-    tokens: list[Token] = [raw[start:end] for start, end in offsets]
+    offsets = text.offsets(source_text)
+    token_spans = spans.find_token_spans(
+        source_text, offsets, [spans.validate_span(span, source_text) for span in values], values
+    )
+    tokens: list[Token] = [source_text[start:end] for start, end in offsets]
     return tokens, tags.from_spans(token_spans, len(offsets), scheme)

@@ -15,11 +15,11 @@ from typing import Any
 
 from trellis.data import files, tags
 from trellis.data import spans as characters
-from trellis.data.files import Source, Target
+from trellis.data.files import Numbered, Report, Source, Target
 from trellis.data.text import offsets
 from trellis.errors import FormatError, InputError
 
-__all__ = ["iterate", "mark", "read", "write"]
+__all__ = ["iterate", "iterate_numbered", "mark", "read", "write"]
 
 # Possessive quantifiers (++, *+): with backtracking, a long line with an unclosed bracket would
 # take exponential time.
@@ -83,6 +83,31 @@ def iterate(
     return _parse_lines(source, scheme, split, encoding, errors)
 
 
+def iterate_numbered(
+    source: Source,
+    report: Report,
+    *,
+    scheme: str = "BIO",
+    encoding: str = "utf-8",
+    errors: str = "strict",
+) -> Iterator[Numbered]:
+    """Yield all sequences with the numbers of their lines; report wrong lines and continue.
+
+    >>> lines = ["[Ann sings", "[Ann](person)"]
+    >>> list(iterate_numbered(lines, lambda line, problem: print(line, problem)))
+    1 unclosed bracket: '[Ann sings'
+    [Numbered(tokens=['Ann'], labels=['B-person'], lines=[2], line=2)]
+    """
+    name = files.name_of(source)
+    for number, line in _iterate_lines(source, encoding, errors):
+        try:
+            tokens, labels = _parse_line(name, number, line, scheme, split=False)
+        except FormatError as error:
+            report(number, files.problem_of(error, name, number))
+        else:
+            yield Numbered([*tokens], labels, [number] * len(tokens), number)
+
+
 def write(
     target: Target,
     X: Sequence[Sequence[str]],
@@ -121,15 +146,15 @@ def mark(text: str, spans: Sequence[tuple[int, int, str]]) -> str:
         raise InputError(f"text must be str, not {type(text).__name__}")
     if "\n" in text:
         raise InputError(
-            f"text contains a line break, which markup cannot store: {files.shown(text)}"
+            f"text contains a line break, which markup cannot store: {files.quote(text)}"
         )
-    ordered = sorted(characters.checked(span, text) for span in spans)
-    for before, after in pairwise(ordered):
+    sorted_spans = sorted(characters.validate_span(span, text) for span in spans)
+    for before, after in pairwise(sorted_spans):
         if after[0] < before[1]:
-            raise characters.misplaced(after, f"overlaps {before}", text)
+            raise characters.span_error(after, f"overlaps {before}", text)
     pieces: list[str] = []
     position = 0
-    for start, end, label in ordered:
+    for start, end, label in sorted_spans:
         if problem := _find_label_problem(label):
             raise InputError(problem)
         pieces += _escape(text[position:start]), f"[{_escape(text[start:end])}]({_escape(label)})"
@@ -147,8 +172,8 @@ def _find_label_problem(label: str) -> str | None:
     return None
 
 
-def _escape(plain: str) -> str:
-    return _SPECIAL.sub(r"\\\g<0>", plain)
+def _escape(text: str) -> str:
+    return _SPECIAL.sub(r"\\\g<0>", text)
 
 
 def _format_line(
@@ -209,62 +234,75 @@ def _parse_lines(
     source: Source, scheme: str, split: bool, encoding: str, errors: str
 ) -> Iterator[tuple[list[str], list[str]]]:
     name = files.name_of(source)
+    for number, line in _iterate_lines(source, encoding, errors):
+        yield _parse_line(name, number, line, scheme, split)
+
+
+def _iterate_lines(source: Source, encoding: str, errors: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines that have a sequence, and their numbers."""
     for number, line in enumerate(files.lines(source, encoding, errors), 1):
-        if not line or line.isspace() or line.startswith("# "):
-            continue
-        try:
-            sequence = _parse_line(line, scheme, split)
-        except (FormatError, InputError) as error:
-            raise files.wrong(name, number, str(error)) from error
-        yield sequence
+        if line and not line.isspace() and not line.startswith("# "):
+            yield number, line
 
 
-def _parse_line(line: str, scheme: str, split: bool) -> tuple[list[str], list[str]]:
-    raw, spans, written = _parse_spans(line)
-    token_offsets = [match.span() for match in _TOKEN.finditer(raw)] if split else offsets(raw)
-    covered = characters.covered(raw, token_offsets, spans, written)
+def _parse_line(
+    name: str, number: int, line: str, scheme: str, split: bool
+) -> tuple[list[str], list[str]]:
+    try:
+        return _parse_sequence(line, scheme, split)
+    except (FormatError, InputError) as error:
+        raise files.line_error(name, number, str(error)) from error
+
+
+def _parse_sequence(line: str, scheme: str, split: bool) -> tuple[list[str], list[str]]:
+    text, spans, span_texts = _parse_spans(line)
+    token_offsets = [match.span() for match in _TOKEN.finditer(text)] if split else offsets(text)
+    token_spans = characters.find_token_spans(text, token_offsets, spans, span_texts)
     if scheme == "plain":
-        covered = _join_touching(covered)
-    labels = tags.from_spans(covered, len(token_offsets), scheme)
-    return [raw[start:end] for start, end in token_offsets], labels
+        token_spans = _join_touching(token_spans)
+    labels = tags.from_spans(token_spans, len(token_offsets), scheme)
+    return [text[start:end] for start, end in token_offsets], labels
 
 
 def _join_touching(spans: list[tags.Span]) -> list[tags.Span]:
     """Join touching spans with the same label, because plain tags cannot distinguish them."""
-    joined: list[tags.Span] = []
+    joined_spans: list[tags.Span] = []
     for span in spans:
-        if joined and (joined[-1].label, joined[-1].end) == (span.label, span.start):
-            joined[-1] = joined[-1]._replace(end=span.end)
+        if joined_spans and (joined_spans[-1].label, joined_spans[-1].end) == (
+            span.label,
+            span.start,
+        ):
+            joined_spans[-1] = joined_spans[-1]._replace(end=span.end)
         else:
-            joined.append(span)
-    return joined
+            joined_spans.append(span)
+    return joined_spans
 
 
 def _parse_spans(line: str) -> tuple[str, list[tuple[int, int, str]], list[str]]:
     """Return the text of a line, the spans of its characters, and the spans as text for errors."""
-    raw = ""
+    text = ""
     spans: list[tuple[int, int, str]] = []
-    written: list[str] = []
+    span_texts: list[str] = []
     # At a syntax error, _PIECE matches the empty string.
-    for piece in _PIECE.finditer(line):
-        if not piece.group() and piece.end() < len(line):
-            raise FormatError(_describe_error(line, piece.end()))
-        plain, inside, label = (_ESCAPED.sub(r"\1", part or "") for part in piece.groups())
-        raw += plain
-        if piece["label"] is not None:
-            written.append(files.shown(piece.group()[len(piece["plain"]) :]))
+    for match in _PIECE.finditer(line):
+        if not match.group() and match.end() < len(line):
+            raise FormatError(_describe_error(line, match.end()))
+        plain_text, span_text, label = (_ESCAPED.sub(r"\1", part or "") for part in match.groups())
+        text += plain_text
+        if match["label"] is not None:
+            span_texts.append(files.quote(match.group()[len(match["plain"]) :]))
             if problem := _find_label_problem(label):
-                raise FormatError(f"{problem}: {written[-1]}")
-            spans.append((len(raw), len(raw) + len(inside), label))
-            raw += inside
-    return raw, spans, written
+                raise FormatError(f"{problem}: {span_texts[-1]}")
+            spans.append((len(text), len(text) + len(span_text), label))
+            text += span_text
+    return text, spans, span_texts
 
 
 def _describe_error(line: str, start: int) -> str:
     """Return the message for the syntax error of a line at `start`."""
-    opened = _OPENED.match(line, start)
-    closed, labelled = opened.groups() if opened else (None, None)
-    stop = opened.end() if opened else start
+    bracket_match = _OPENED.match(line, start)
+    closed, labelled = bracket_match.groups() if bracket_match else (None, None)
+    stop = bracket_match.end() if bracket_match else start
     if closed and not labelled:
         problem = "a (label) must follow the brackets"
     elif stop == len(line):
@@ -274,5 +312,5 @@ def _describe_error(line: str, start: int) -> str:
     elif labelled:
         problem = f"a label contains {line[stop]!r}"
     else:
-        problem = "nested brackets" if opened else "']' without '['"
-    return f"{problem}: {files.shown(line[start:])}"
+        problem = "nested brackets" if bracket_match else "']' without '['"
+    return f"{problem}: {files.quote(line[start:])}"

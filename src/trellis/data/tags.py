@@ -33,12 +33,14 @@ from trellis.errors import InputError
 __all__ = [
     "SCHEMES",
     "Reader",
+    "Reading",
     "Span",
     "Transitions",
     "allowed_transitions",
     "convert",
     "detect",
     "from_spans",
+    "reading",
     "spans",
 ]
 
@@ -63,6 +65,21 @@ class Transitions(NamedTuple):
     start: NDArray[np.bool_]  # (L,)
     matrix: NDArray[np.bool_]  # (L, L)
     end: NDArray[np.bool_]  # (L,)
+
+
+class Reading(NamedTuple):
+    """How `spans` reads L tags with ``strict=False``, as arrays.
+
+    A span starts at each tag that is not outside and does not continue the tag before it. It goes
+    on as long as tags continue it. So every reading depends on pairs of neighbours only.
+    """
+
+    labels: list[str]
+    """The labels of spans."""
+    span_label: NDArray[np.int64]
+    """(L,) The index in ``labels`` of each tag; -1 for a tag outside of spans."""
+    continues: NDArray[np.bool_]
+    """(L, L) ``[a, b]`` is True if tag b after tag a continues the span of a."""
 
 
 class _Rules(NamedTuple):
@@ -114,14 +131,14 @@ def _validate_scheme(name: str) -> str:
 @cache
 def _compute_flags(rules: _Rules) -> dict[tuple[str, str, bool], int]:
     """Return the flags _START, _INSIDE and _END of (letter before, letter after, same label?)."""
-    steps = dict.fromkeys(product(_LETTERS, _LETTERS, (True, False)), 0)
+    flags = dict.fromkeys(product(_LETTERS, _LETTERS, (True, False)), 0)
     for flag, patterns in ((_START, rules.start), (_INSIDE, rules.inside), (_END, rules.end)):
         for pattern in patterns.split():
-            for before, after, same in steps:
-                letters = pattern[0] in (".", before) and pattern[1] in (".", after)
-                if letters and pattern[2:] in ("", "=" if same else "≠"):
-                    steps[before, after, same] |= flag
-    return steps
+            for before, after, same_label in flags:
+                letters_match = pattern[0] in (".", before) and pattern[1] in (".", after)
+                if letters_match and pattern[2:] in ("", "=" if same_label else "≠"):
+                    flags[before, after, same_label] |= flag
+    return flags
 
 
 def _split_tag(tag: object, rules: _Rules) -> tuple[str, str] | None:
@@ -161,8 +178,8 @@ class Reader:
 
     def __init__(self, scheme: str = "BIO", strict: bool = False) -> None:
         self._scheme = _validate_scheme(scheme)
-        exact = strict or self._scheme == "plain"
-        self._rules = _STRICT[self._scheme] if exact else _LENIENT
+        is_exact = strict or self._scheme == "plain"
+        self._rules = _STRICT[self._scheme] if is_exact else _LENIENT
         self._parts = {"O": ("O", "")}
         self._flags: dict[tuple[str, str], int] = {}  # (tag before, tag) -> flags
 
@@ -174,17 +191,17 @@ class Reader:
         # A final O closes a span that is open at the end.
         for position, tag in enumerate(chain(tags, ("O",))):
             try:
-                step = cache[before, tag]
+                flags = cache[before, tag]
             except (KeyError, TypeError):  # TypeError: not hashable
-                step = self._learn(before, tag, position)
+                flags = self._learn(before, tag, position)
             before = tag
             if begin >= 0:
-                if step & _INSIDE:
+                if flags & _INSIDE:
                     continue
-                if step & _END:
+                if flags & _END:
                     spans.append((label, begin, position))
                 begin = -1
-            if step & _START:
+            if flags & _START:
                 begin, label = position, self._parts[tag][1]
         return spans
 
@@ -195,9 +212,9 @@ class Reader:
             raise _make_tag_error(f"position {position}", tag, self._scheme, self._rules)
         self._parts[tag] = parts
         letter_before, label_before = self._parts[before]
-        step = _compute_flags(self._rules)[letter_before, parts[0], label_before == parts[1]]
-        self._flags[before, tag] = step
-        return step
+        flags = _compute_flags(self._rules)[letter_before, parts[0], label_before == parts[1]]
+        self._flags[before, tag] = flags
+        return flags
 
 
 def spans(tags: Sequence[str], scheme: str = "BIO", strict: bool = False) -> list[Span]:
@@ -222,6 +239,43 @@ def spans(tags: Sequence[str], scheme: str = "BIO", strict: bool = False) -> lis
     return [Span(*span) for span in Reader(scheme, strict)(tags)]
 
 
+def reading(tags: Sequence[str], scheme: str) -> Reading:
+    """Return the rules by which ``spans(…, scheme)`` reads sequences of these tags, as arrays.
+
+    >>> rules = reading(["O", "B-X", "I-X", "I-Y"], "BIO")
+    >>> rules.labels, rules.span_label.tolist()
+    (['X', 'Y'], [-1, 0, 0, 1])
+    >>> rules.continues.astype(int)  # only I-X after B-X and I-X, and I-Y after I-Y
+    array([[0, 0, 0, 0],
+           [0, 0, 1, 0],
+           [0, 0, 1, 0],
+           [0, 0, 0, 1]])
+    """
+    rules = _STRICT["plain"] if _validate_scheme(scheme) == "plain" else _LENIENT
+    _check_list("tags", tags)
+    parts = []
+    for position, tag in enumerate(tags):
+        letter_and_label = _split_tag(tag, rules)
+        if letter_and_label is None:
+            raise _make_tag_error(f"label {position}", tag, scheme, rules)
+        parts.append(letter_and_label)
+    index: dict[str, int] = {}
+    span_label = np.array(
+        [-1 if letter == "O" else index.setdefault(label, len(index)) for letter, label in parts],
+        dtype=np.int64,
+    )
+    flags = _compute_flags(rules)
+    inside = [
+        [[flags[before, after, same] & _INSIDE for same in (False, True)] for after in _LETTERS]
+        for before in _LETTERS
+    ]
+    # One table lookup for all L² pairs, as in `allowed_transitions`.
+    letter = np.array([_LETTERS.index(letter) for letter, _ in parts], dtype=np.intp)
+    same_label = (span_label[:, None] == span_label).astype(np.intp)
+    continues = np.array(inside, dtype=np.bool_)[letter[:, None], letter, same_label]
+    return Reading(list(index), span_label, continues)
+
+
 def from_spans(
     spans: Iterable[tuple[str, int, int]], length: int, scheme: str = "BIO"
 ) -> list[str]:
@@ -234,11 +288,13 @@ def from_spans(
     _check_list("spans", spans)
     if not isinstance(length, int | np.integer) or length < 0:
         raise InputError(f"length must be an integer of at least 0, not {length!r}")
-    ordered = sorted((_validate_span(span, length, scheme) for span in spans), key=lambda s: s[1:])
+    sorted_spans = sorted(
+        (_validate_span(span, length, scheme) for span in spans), key=lambda s: s[1:]
+    )
     tags = ["O"] * length
-    for span in ordered:
+    for span in sorted_spans:
         tags[span.start : span.end] = _make_tags(span, scheme)
-    for before, after in pairwise(ordered):
+    for before, after in pairwise(sorted_spans):
         if after.start < before.end:
             raise InputError(f"{before} and {after} overlap")
         if after.start == before.end and after.label == before.label:
@@ -268,10 +324,10 @@ def _make_tags(span: Span, scheme: str) -> list[str]:
     length = span.end - span.start
     if scheme == "plain":
         return [span.label] * length
-    first, middle, last, single = (
+    first_tag, inner_tag, last_tag, single_tag = (
         _format_tag(letter, span.label) for letter in _SPAN_LETTERS[scheme]
     )
-    return [single] if length == 1 else [first, *[middle] * (length - 2), last]
+    return [single_tag] if length == 1 else [first_tag, *[inner_tag] * (length - 2), last_tag]
 
 
 def _format_tag(letter: str, label: str) -> str:
@@ -311,22 +367,22 @@ def allowed_transitions(labels: Sequence[str], scheme: str) -> Transitions:
     rules = _STRICT[scheme]
     _check_list("labels", labels)
     letters, numbers = [], []
-    number_of: dict[str, int] = {}
+    label_numbers: dict[str, int] = {}
     for position, tag in enumerate(labels):
         parts = _split_tag(tag, rules)
         if parts is None:
             raise _make_tag_error(f"label {position}", tag, scheme, rules)
         letters.append(_LETTERS.index(parts[0]))
-        numbers.append(number_of.setdefault(parts[1], len(number_of)))
+        numbers.append(label_numbers.setdefault(parts[1], len(label_numbers)))
     # One table lookup for all L² pairs: a loop would be slow for hundreds of labels.
-    letter, number = np.array(letters, dtype=np.intp), np.array(numbers, dtype=np.intp)
-    same = (number[:, None] == number).astype(np.intp)
+    letter, label_number = np.array(letters, dtype=np.intp), np.array(numbers, dtype=np.intp)
+    same_label = (label_number[:, None] == label_number).astype(np.intp)
     allowed = _compute_allowed(rules)
-    outside = _LETTERS.index("O")
+    outside_letter = _LETTERS.index("O")
     return Transitions(
-        start=allowed[outside, letter, 0],
-        matrix=allowed[letter[:, None], letter, same],
-        end=allowed[letter, outside, 0],
+        start=allowed[outside_letter, letter, 0],
+        matrix=allowed[letter[:, None], letter, same_label],
+        end=allowed[letter, outside_letter, 0],
     )
 
 
@@ -337,11 +393,11 @@ def _compute_allowed(rules: _Rules) -> NDArray[np.bool_]:
     """
     size = len(_LETTERS)
     allowed = np.zeros((size, size, 2), dtype=np.bool_)
-    for (before, after, same), step in _compute_flags(rules).items():
-        ends = before == "O" or step & _END
-        starts = after == "O" or step & _START
-        index = _LETTERS.index(before), _LETTERS.index(after), int(same)
-        allowed[index] = bool(step & _INSIDE or (ends and starts))
+    for (before, after, same_label), flags in _compute_flags(rules).items():
+        ends = before == "O" or flags & _END
+        starts = after == "O" or flags & _START
+        index = _LETTERS.index(before), _LETTERS.index(after), int(same_label)
+        allowed[index] = bool(flags & _INSIDE or (ends and starts))
     return allowed
 
 
@@ -375,13 +431,16 @@ def detect(labels: Iterable[str], otherwise: str | None = None) -> str:
 
 
 def _detect_scheme(tags: set[str]) -> str:
-    lettered = {tag for tag in tags if _split_tag(tag, _LENIENT)}
-    if lettered != tags and any("-" in tag for tag in lettered):
-        prefixed, bare = min(tag for tag in lettered if "-" in tag), min(tags - lettered)
-        raise InputError(
-            f"label {prefixed!r} has a prefix and {bare!r} has none: no scheme has both"
+    tags_with_letter = {tag for tag in tags if _split_tag(tag, _LENIENT)}
+    if tags_with_letter != tags and any("-" in tag for tag in tags_with_letter):
+        prefixed_tag, bare_tag = (
+            min(tag for tag in tags_with_letter if "-" in tag),
+            min(tags - tags_with_letter),
         )
-    if lettered != tags or not tags:
+        raise InputError(
+            f"label {prefixed_tag!r} has a prefix and {bare_tag!r} has none: no scheme has both"
+        )
+    if tags_with_letter != tags or not tags:
         return "plain"
     return _detect_by_letters(tags)
 

@@ -1,27 +1,33 @@
-r"""Plain text with one sequence per line, and the tokenizer of raw text.
+"""Plain text with one sequence per line, and the tokenizer of raw text.
 
-A token is a word (``\w+``, possibly with apostrophes inside), or one other character that is not
-white space.
+Tokens are the words of Unicode's word segmentation (UAX #29) and single other characters. The rules
+are in ``cpp/core/text``; docs/data.md lists the differences to UAX #29.
 """
 
-import re
 from collections.abc import Iterator
 
+from trellis import _core
 from trellis.data import files
 from trellis.data.files import Source
+from trellis.errors import InputError
 
 __all__ = ["iterate", "offsets", "read", "tokenize"]
-
-_TOKEN = re.compile(r"\w+(?:['’]\w+)*|\S")
 
 
 def tokenize(text: str) -> list[str]:
     """Return the tokens of a raw text.
 
+    A token is a word (letters, digits and underscores with their combining marks, possibly with
+    apostrophes inside), an emoji, or one other character that is not white space. In scripts
+    without spaces between words, such as Han, Hiragana and Thai, each character with its marks is a
+    token, so that any part of the text can be labelled.
+
     >>> tokenize("Don't pay $9.50, O’Neil!")
     ["Don't", 'pay', '$', '9', '.', '50', ',', 'O’Neil', '!']
+    >>> tokenize("नमस्ते, 東京タワー!")
+    ['नमस्ते', ',', '東', '京', 'タワー', '!']
     """
-    return _TOKEN.findall(text)
+    return _core.tokens(_check_text(text))
 
 
 def offsets(text: str) -> list[tuple[int, int]]:
@@ -30,7 +36,13 @@ def offsets(text: str) -> list[tuple[int, int]]:
     >>> offsets("It's  me.")
     [(0, 4), (6, 8), (8, 9)]
     """
-    return [match.span() for match in _TOKEN.finditer(text)]
+    return _core.token_offsets(_check_text(text))
+
+
+def _check_text(text: str) -> str:
+    if not isinstance(text, str):
+        raise InputError(f"text must be a str, not {type(text).__name__}")
+    return text
 
 
 def read(source: Source, *, encoding: str = "utf-8", errors: str = "strict") -> list[list[str]]:

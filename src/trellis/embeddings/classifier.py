@@ -13,20 +13,21 @@ from trellis import _core
 from trellis.checks import integer_in_range, number_in_range
 from trellis.data import files as text_files
 from trellis.embeddings import sources
-from trellis.embeddings.compression import Compression, quantized
 from trellis.embeddings.fasttext import SUBWORD_RANGES, as_bytes
-from trellis.embeddings.model import EmbeddingModel, RowTable
-from trellis.embeddings.prediction import Predictor
-from trellis.embeddings.text_training import number_types, retrain, text_step
+from trellis.embeddings.model import EmbeddingModel, RowTable, check_counts
+from trellis.embeddings.texts.compression import Compression, quantized
+from trellis.embeddings.texts.prediction import Predictor
+from trellis.embeddings.texts.training import number_types, retrain, text_step
 from trellis.embeddings.training import FILE_LOSSES, Callback, Schedule, seed_of, train
 from trellis.embeddings.vectors import Vectors
 from trellis.embeddings.vocabulary import Vocabulary
 from trellis.errors import InputError
+from trellis.estimator import names_arguments
 from trellis.formats import fasttext as files
 from trellis.formats.native import Tensors, expect
 from trellis.formats.parts import Parts, read_strings, store_strings
 from trellis.formats.quantization import QuantizedMatrix
-from trellis.native import resolve_jobs
+from trellis.native import isa, resolve_jobs
 
 __all__ = ["Prediction", "Scores", "TextClassifier"]
 
@@ -84,6 +85,8 @@ class TextClassifier(EmbeddingModel):
         Prefix of labels in files. The labels of the model do not contain it.
     n_jobs
         Number of threads; the same ``random_state`` gives the same bits only with one thread.
+    verbose
+        If True, the progress of training is shown, as for `trellis.CRF`.
 
     """
 
@@ -119,6 +122,7 @@ class TextClassifier(EmbeddingModel):
     }
     _CHOICES: ClassVar[dict[str, Iterable[str]]] = {"loss": tuple(FILE_LOSSES)}
 
+    @names_arguments
     def __init__(
         self,
         vector_size: int = 100,
@@ -137,6 +141,7 @@ class TextClassifier(EmbeddingModel):
         label_prefix: str = "__label__",
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: bool = False,
     ) -> None:
         self._store_parameters(locals())
 
@@ -173,12 +178,15 @@ class TextClassifier(EmbeddingModel):
         corpus = sources.read(texts, threads, end_words=True)
         names = self._learn_words(corpus, pretrained)
         self._source = self._predictor = None  # they belong to the previous model
-        self._start_tables(self._make_row_table().total, len(self.labels_), pretrained, seed)
+        self._create_tables(self._make_row_table().total, len(self.labels_), pretrained, seed)
         tables = self._input, self._output
         self.n_tokens_ = corpus.words
         step = text_step(self.to_file(), tables, names, self.label_prefix, self.exponent)
-        history = train(step, corpus, self._schedule(), seed, threads, callback)
-        self.losses_, self.words_per_second_ = history
+        with self._show_progress(callback) as after_slice:
+            history = train(step, corpus, self._schedule(), seed, threads, after_slice)
+        self.losses_, self.words_per_second_ = history.losses, history.words_per_second
+        self._warn(history, "no text has a word and a label", 3)
+        self.isa_ = isa()
         return self
 
     def _schedule(self) -> Schedule:
@@ -196,7 +204,7 @@ class TextClassifier(EmbeddingModel):
             yield [*(self.label_prefix + label for label in labels), *_split_words(text, i)]
 
     def _learn_words(self, corpus: _core.Corpus, pretrained: Vectors | None) -> list[str]:
-        """Set words and labels with their counts. Return the names of the corpus, by type."""
+        """Set words and labels with their counts. Return all names of the corpus, by number."""
         # The corpus contains words and labels. Labels are the names that start with the prefix.
         names, counts, names_by_type = number_types(corpus)
         prefix = self.label_prefix
@@ -242,9 +250,11 @@ class TextClassifier(EmbeddingModel):
         if type(texts) is not list and (isinstance(texts, str) or not isinstance(texts, Iterable)):
             raise InputError(f"texts is {type(texts).__name__}: must be a list of texts")
         words = [text.split() if isinstance(text, str) else text for text in texts]
-        answers = self._get_predictor().best(words, k, threshold, self.n_jobs)
+        text_labels = self._get_predictor().best(words, k, threshold, self.n_jobs)
         labels = self.labels_
-        return [[Prediction(labels[i], p) for i, p in answer] for answer in answers]
+        return [
+            [Prediction(labels[i], p) for i, p in labels_of_text] for labels_of_text in text_labels
+        ]
 
     def test(self, source: Any, y: Any = None, k: int = 1, threshold: float = 0.0) -> Scores:
         """Return precision and recall of `predict` on labelled texts; arguments are as in `fit`."""
@@ -254,13 +264,13 @@ class TextClassifier(EmbeddingModel):
             else zip(source, _validate_labels(y), strict=True)
         )
         predictions = self.predict([text for text, _ in pairs], k, threshold)
-        correct = sum(
+        n_correct = sum(
             sum(prediction.label in labels for prediction in text_predictions)
             for text_predictions, (_, labels) in zip(predictions, pairs, strict=True)
         )
-        predicted, expected = sum(map(len, predictions)), sum(len(labels) for _, labels in pairs)
+        n_predicted, n_labels = sum(map(len, predictions)), sum(len(labels) for _, labels in pairs)
         # max avoids a division by 0: the score without predictions or labels is 0.
-        return Scores(len(pairs), correct / max(predicted, 1), correct / max(expected, 1))
+        return Scores(len(pairs), n_correct / max(n_predicted, 1), n_correct / max(n_labels, 1))
 
     def _read_examples(self, source: Any) -> Iterator[tuple[list[str], list[str]]]:
         """Yield (words, labels) of each line in files; skip lines without labels."""
@@ -326,7 +336,10 @@ class TextClassifier(EmbeddingModel):
 
     def _read_outputs(self, tensors: Tensors) -> int:
         self.labels_ = read_strings(tensors, "labels")
+        if not self.labels_:
+            raise InputError("labels is empty: a classifier needs at least one label")
         self.label_counts_ = expect(tensors, "label_counts", np.int64, (len(self.labels_),))
+        check_counts(self.label_counts_, "label_counts", 1)
         return len(self.labels_)
 
     @classmethod

@@ -34,7 +34,7 @@ _BATCH = 4096  # questions per search; a larger batch needs more memory for scor
 
 
 class WordVectors(Protocol):
-    """The part of `trellis.Vectors` that is used here: `Vectors` imports this module."""
+    """The part of `trellis.Vectors` that is used here. `Vectors` imports this module."""
 
     words: list[str]
     matrix: NDArray[np.float32]
@@ -92,23 +92,23 @@ def similarity(
     rows = row_by_word(vectors, restrict, ignore_case)
     human_scores: list[float] = []
     cosines: list[float] = []
-    skipped = 0
+    n_skipped = 0
     for word1, word2, score in _read_pairs(path):
         pair_rows = [rows.get(fold_case(word, ignore_case)) for word in (word1, word2)]
         if None in pair_rows and not (with_unseen and vectors.unseen):
-            skipped += 1
+            n_skipped += 1
             continue
-        first, second = (
+        first_word, second_word = (
             word if row is None else vectors.words[row]
             for word, row in zip((word1, word2), pair_rows, strict=True)
         )
         human_scores.append(score)
-        cosines.append(vectors.similarity(first, second))
-    if not (human_scores or skipped):
+        cosines.append(vectors.similarity(first_word, second_word))
+    if not (human_scores or n_skipped):
         raise FormatError(f"{path}: the file has no pairs of words")
     spearman = _correlation(_ranks(human_scores), _ranks(cosines))
     pearson = _correlation(human_scores, cosines)
-    return SimilarityScores(spearman, pearson, len(human_scores), skipped)
+    return SimilarityScores(spearman, pearson, len(human_scores), n_skipped)
 
 
 def analogies(
@@ -116,27 +116,27 @@ def analogies(
 ) -> AnalogyScores:
     """See `trellis.Vectors.evaluate_analogies`."""
     rows = row_by_word(vectors, restrict, ignore_case)
-    sections: dict[str, list[int]] = {}  # name -> [right, asked]
+    sections: dict[str, list[int]] = {}  # name -> [correct answers, questions]
     questions: list[list[int]] = []
     question_sections: list[str] = []
-    skipped = 0
+    n_skipped = 0
     for section, words in _read_questions(path):
         sections.setdefault(section, [0, 0])
         question = [rows.get(fold_case(word, ignore_case), -1) for word in words]
         if min(question) < 0:
-            skipped += 1
+            n_skipped += 1
             continue
         questions.append(question)
         question_sections.append(section)
     table = np.array(questions, np.int64).reshape(-1, 4)
-    correct = correct_answers(vectors, table, restrict, ignore_case)
-    for section, is_correct in zip(question_sections, correct, strict=True):
+    correct_flags = correct_answers(vectors, table, restrict, ignore_case)
+    for section, is_correct in zip(question_sections, correct_flags, strict=True):
         sections[section][0] += is_correct
         sections[section][1] += 1
-    right, asked = sum(correct), len(correct)
-    accuracy = right / asked if asked else float("nan")
+    n_correct, n_questions = sum(correct_flags), len(correct_flags)
+    accuracy = n_correct / n_questions if n_questions else float("nan")
     scores = {name: SectionScore(*counts) for name, counts in sections.items()}
-    return AnalogyScores(accuracy, right, asked, skipped, scores)
+    return AnalogyScores(accuracy, n_correct, n_questions, n_skipped, scores)
 
 
 def correct_answers(
@@ -147,17 +147,19 @@ def correct_answers(
     The answer is the nearest word to b − a + c that is not a, b or c. It must be d.
     """
     words = vectors.words
-    correct: list[bool] = []
+    correct_flags: list[bool] = []
     for begin in range(0, len(questions), _BATCH):
         batch = questions[begin : begin + _BATCH]
         a, b, c = (unit_rows(vectors.matrix[batch[:, i]]) for i in range(3))
         _, ids = vectors.search(unit_rows(b - a + c), _CANDIDATES, restrict)
-        for question, nearest in zip(batch.tolist(), ids.tolist(), strict=True):
-            *question_words, expected = (fold_case(words[row], ignore_case) for row in question)
-            candidates = (fold_case(words[row], ignore_case) for row in nearest)
+        for question, nearest_rows in zip(batch.tolist(), ids.tolist(), strict=True):
+            *question_words, expected_answer = (
+                fold_case(words[row], ignore_case) for row in question
+            )
+            candidates = (fold_case(words[row], ignore_case) for row in nearest_rows)
             answer = next((word for word in candidates if word not in question_words), None)
-            correct.append(answer == expected)
-    return correct
+            correct_flags.append(answer == expected_answer)
+    return correct_flags
 
 
 def row_by_word(vectors: WordVectors, restrict: int | None, ignore_case: bool) -> dict[str, int]:
@@ -168,8 +170,8 @@ def row_by_word(vectors: WordVectors, restrict: int | None, ignore_case: bool) -
     words = vectors.words[:restrict]
     # The words are added in reverse order: later entries of a dict replace earlier ones, and the
     # first word must remain.
-    last_first = zip(reversed(words), range(len(words) - 1, -1, -1), strict=True)
-    return {fold_case(word, ignore_case): row for word, row in last_first}
+    reversed_rows = zip(reversed(words), range(len(words) - 1, -1, -1), strict=True)
+    return {fold_case(word, ignore_case): row for word, row in reversed_rows}
 
 
 def fold_case(word: str, ignore_case: bool) -> str:
@@ -181,31 +183,31 @@ def fold_case(word: str, ignore_case: bool) -> str:
 def _read_pairs(path: FilePath) -> Iterator[tuple[str, str, float]]:
     """Yield (word, word, score) of each line."""
     name = os.fspath(path)
-    for number, line in enumerate(files.lines(path), 1):
+    for line_number, line in enumerate(files.lines(path), 1):
         if not line.strip() or line.startswith("#"):
             continue
         fields = line.split("\t") if "\t" in line else line.split()
         try:
             word1, word2, score = fields[0].strip(), fields[1].strip(), float(fields[2])
         except (IndexError, ValueError):
-            problem = f"expected two words and a score, found {files.shown(line)}"
-            raise files.wrong(name, number, problem) from None
+            problem = f"expected two words and a score, found {files.quote(line)}"
+            raise files.line_error(name, line_number, problem) from None
         if not np.isfinite(score):
-            raise files.wrong(name, number, f"the score is {score}: must be finite")
+            raise files.line_error(name, line_number, f"the score is {score}: must be finite")
         yield word1, word2, score
 
 
 def _read_questions(path: FilePath) -> Iterator[tuple[str, list[str]]]:
     """Yield the name of the section and the four words of each question."""
     name, section = os.fspath(path), None
-    for number, line in enumerate(files.lines(path), 1):
+    for line_number, line in enumerate(files.lines(path), 1):
         if line.startswith(":"):
             section = line[1:].strip()
         elif line.strip():
             words = line.split()
             if len(words) != 4 or section is None:
-                problem = f"expected four words in a section, found {files.shown(line)}"
-                raise files.wrong(name, number, problem)
+                problem = f"expected four words in a section, found {files.quote(line)}"
+                raise files.line_error(name, line_number, problem)
             yield section, words
     if section is None:
         raise FormatError(f"{name}: has no section; a line such as ': capitals' starts one")
@@ -226,5 +228,5 @@ def _correlation(a: ArrayLike, b: ArrayLike) -> float:
     if len(x) < 2:
         return float("nan")
     x, y = x - x.mean(), y - y.mean()
-    norms = float(np.linalg.norm(x) * np.linalg.norm(y))
-    return float(x @ y) / norms if norms else float("nan")
+    norm_product = float(np.linalg.norm(x) * np.linalg.norm(y))
+    return float(x @ y) / norm_product if norm_product else float("nan")

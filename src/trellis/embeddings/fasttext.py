@@ -1,4 +1,4 @@
-"""fastText: the vector of a word is the mean of its own row and the rows of its n-grams."""
+"""fastText: the vector of a word is the mean or sum of its row and the rows of its n-grams."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from trellis.embeddings.subword_rows import SubwordRows
 from trellis.embeddings.training import FILE_LOSSES
 from trellis.embeddings.vectors import Vectors
 from trellis.embeddings.word2vec import Word2Vec
-from trellis.errors import InputError
+from trellis.errors import InputError, UnknownWordError
+from trellis.estimator import names_arguments
 from trellis.formats import fasttext as files
 from trellis.formats.native import Tensors
 from trellis.formats.parts import Parts, read_strings, store_strings
@@ -43,7 +44,7 @@ _INDEXES: WeakKeyDictionary[FastText, tuple[Any, dict[str, int]]] = WeakKeyDicti
 class FastText(Word2Vec):
     """Word embeddings with character n-grams: unseen words get a vector from their n-grams.
 
-    v(word) = mean of V[word] and all V[g]; g is an n-gram of ``<word>`` of minn to maxn characters
+    v(word) = mean (or sum) of V[word] and all V[g]; g is an n-gram of ``<word>``, minn ≤ |g| ≤ maxn
 
     The training is otherwise that of `Word2Vec`. Models can be loaded from fastText's files
     and saved to them (``.bin``).
@@ -63,17 +64,23 @@ class FastText(Word2Vec):
         "hashed", as in fastText: a hash assigns each n-gram to one of ``bucket`` rows.
         "dictionary": the ``bucket`` most frequent n-grams that occur at least ``min_count`` times
         have one row each. The other n-grams have no row.
+    combine
+        "mean", as in fastText, or "sum", as in the paper (Bojanowski et al., 2017). The gradient of
+        a sum is added to each of its rows, so a step moves a vector of n rows n times as far as one
+        row: use a smaller ``alpha``. fastText's files can only store means.
 
     The other parameters are those of `Word2Vec`.
 
     """
 
     kind: ClassVar[str] = "fasttext"
+    added_parameters = frozenset({"combine"})
 
     minn: int
     maxn: int
     bucket: int
     ngrams: str
+    combine: str
 
     ngrams_: list[str]
     """The n-grams of the dictionary, most frequent first."""
@@ -82,8 +89,10 @@ class FastText(Word2Vec):
     _CHOICES: ClassVar[dict[str, Iterable[str]]] = {
         **Word2Vec._CHOICES,
         "ngrams": ("hashed", "dictionary"),
+        "combine": ("mean", "sum"),
     }
 
+    @names_arguments
     def __init__(
         self,
         vector_size: int = 100,
@@ -105,8 +114,10 @@ class FastText(Word2Vec):
         maxn: int = 6,
         bucket: int = 2_000_000,
         ngrams: str = "hashed",
+        combine: str = "mean",
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: bool = False,
     ) -> None:
         self._store_parameters(locals())
 
@@ -126,7 +137,7 @@ class FastText(Word2Vec):
     def fit(self, source: Any, **options: Any) -> Self:
         """See `Word2Vec.fit`."""
         if hasattr(self, "ngrams_"):
-            del self.ngrams_  # `_dictionary_rows` learns them again from the new text
+            del self.ngrams_  # `_dictionary_rows` learns the n-grams of the new text
         return super().fit(source, **options)
 
     def partial_fit(self, source: Any, **options: Any) -> Self:
@@ -136,16 +147,19 @@ class FastText(Word2Vec):
         return super().partial_fit(source, **options)
 
     def _make_row_table(self) -> RowTable:
-        words = len(self.words_)
+        n_words = len(self.words_)
         if self.maxn == 0:
-            return RowTable(None, None, words)
+            return RowTable(None, None, n_words)
         if self.ngrams == "hashed":
             begin, ids = _core.subword_ids(as_bytes(self.words_), self.minn, self.maxn, self.bucket)
-            count = self.bucket
+            n_ngrams = self.bucket
         else:
             begin, ids = self._dictionary_rows()
-            count = len(self.ngrams_)
-        return RowTable(*_insert_word_rows(begin, ids, words), words + count)
+            n_ngrams = len(self.ngrams_)
+        return RowTable(*_insert_word_rows(begin, ids, n_words), n_words + n_ngrams)
+
+    def _sums_rows(self) -> bool:
+        return self.combine == "sum"
 
     def _dictionary_rows(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return the numbers of the n-grams of each word as ``(begin, ids)``, as in `RowTable`."""
@@ -157,17 +171,20 @@ class FastText(Word2Vec):
                     counts[ngram] += count
             # N-grams of equal count are sorted by name: the order in a Counter would depend on the
             # order of the words.
-            frequent = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+            sorted_counts = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
             self.ngrams_ = [
-                ngram for ngram, count in frequent[: self.bucket] if count >= self.min_count
+                ngram for ngram, count in sorted_counts[: self.bucket] if count >= self.min_count
             ]
         index = self._ngram_index()
-        ids = [[index[g] for g in word_ngrams if g in index] for word_ngrams in ngrams_of_words]
+        ids = [
+            [index[ngram] for ngram in word_ngrams if ngram in index]
+            for word_ngrams in ngrams_of_words
+        ]
         begin = np.cumsum([0, *map(len, ids)], dtype=np.int64)
         return begin, np.array([i for word_ids in ids for i in word_ids], np.int32)
 
     def _ngrams_of(self, word: str) -> list[str]:
-        return _core.subwords(word, self.minn, self.maxn) if self.maxn > 0 else []
+        return _core.subwords(word, self.minn, self.maxn)
 
     def _ngram_index(self) -> dict[str, int]:
         """Return the number of each n-gram of the dictionary, from a cache."""
@@ -185,17 +202,84 @@ class FastText(Word2Vec):
         if not isinstance(word, str):
             raise InputError(f"word is {type(word).__name__}: must be a str")
         if self.ngrams == "hashed":
-            hashed: NDArray[np.float32] = self._subword_rows().vectors(as_bytes([word]))[0]
-            return hashed
-        index, words = self._ngram_index(), len(self.words_)
-        ids = [words + index[g] for g in self._ngrams_of(word) if g in index]
+            hashed_vector: NDArray[np.float32] = self._subword_rows().vectors(as_bytes([word]))[0]
+            return hashed_vector
+        rows = self._rows_of(word)
+        if not len(rows):
+            return np.zeros(self.vector_size, np.float32)
+        vector: NDArray[np.float32] = self._combine(rows)
+        return vector
+
+    def ngram_vectors(self, ngrams: Iterable[str] | None = None) -> Vectors:
+        """Return the rows of n-grams as `Vectors`, for example to find n-grams with similar use.
+
+        ``ngrams`` are n-grams such as ``"<un"`` and ``"ing>"``, by default those of all words of
+        the vocabulary. With ``ngrams="hashed"``, n-grams that share a bucket have the same row;
+        with "dictionary", n-grams without a row are left out.
+
+        >>> text = [["the", "cat", "purrs"], ["the", "dog", "barks"]] * 50
+        >>> model = FastText(8, min_count=1, bucket=1000, n_jobs=1, random_state=0).fit(text)
+        >>> grams = model.ngram_vectors()
+        >>> grams.words[:4], len(grams.nearest("<th", k=3))
+        (['<th', '<the', '<the>', 'the'], 3)
+        """
+        self._check_fitted()
+        if ngrams is None:
+            ngrams = (ngram for word in self.words_ for ngram in self._ngrams_of(word))
+        elif isinstance(ngrams, str):
+            raise InputError(f"ngrams is the str {ngrams!r}: must be a list of n-grams")
+        names = list(dict.fromkeys(ngrams))
+        if self.ngrams == "dictionary":
+            index = self._ngram_index()
+            names = [name for name in names if name in index]
+            rows = np.array([index[name] for name in names], np.int64)
+        else:
+            rows = self._buckets_of(names)
+        if not names:
+            raise InputError("no n-gram has a row: pass other ngrams, or train with maxn above 0")
+        matrix = self.input_[len(self.words_) + rows]
+        return Vectors(names, matrix, n_jobs=self.n_jobs)
+
+    def _buckets_of(self, ngrams: list[str]) -> NDArray[np.int64]:
+        """Return the bucket of each n-gram; raise InputError if the model has no such n-gram."""
+        for ngram in ngrams:
+            if not isinstance(ngram, str) or not self.minn <= len(ngram) <= self.maxn:
+                raise InputError(
+                    f"{ngram!r:.60} is not an n-gram: must be a str of {self.minn} to {self.maxn} "
+                    "characters, with < and > for the ends of a word"
+                )
+        return _core.word_hashes(as_bytes(ngrams)).astype(np.int64) % self.bucket
+
+    def _combine(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Return the vector of a word or a context from its rows (rows, vector_size)."""
+        result: NDArray[Any] = rows.sum(axis=0) if self.combine == "sum" else rows.mean(axis=0)
+        return result
+
+    def _rows_of(self, word: str) -> Table:
+        """Return the rows of a word and of its n-grams, (rows, vector_size); possibly none."""
+        if self.ngrams == "hashed":
+            lookup = self._subword_rows()
+            return lookup.rows(lookup.ids(as_bytes([word]))[1])
+        index, n_words = self._ngram_index(), len(self.words_)
+        ids = [n_words + index[ngram] for ngram in self._ngrams_of(word) if ngram in index]
         word_row = self.vectors_.index.get(word)
         if word_row is not None:
             ids.append(word_row)
-        vector: NDArray[np.float32] = np.zeros(self.vector_size, np.float32)
-        if ids:
-            self.input_[ids].mean(axis=0, out=vector)
-        return vector
+        return self.input_[ids]
+
+    def _hidden(self, words: Sequence[str]) -> NDArray[np.float64]:
+        """Return the hidden vector h of a context, as in training.
+
+        With CBOW, a mean is taken over the rows of all words together.
+        """
+        groups = [self._rows_of(word).astype(np.float64) for word in words]
+        for word, rows in zip(words, groups, strict=True):
+            if not len(rows):
+                raise UnknownWordError(f"{word!r} has no vector: the model knows no part of it")
+        if self.architecture == "cbow" and self.combine == "mean":
+            groups = [np.concatenate(groups)]
+        hidden: NDArray[np.float64] = np.mean([self._combine(rows) for rows in groups], axis=0)
+        return hidden
 
     def _make_vectors(self) -> Vectors:
         if not isinstance(self._input, QuantizedMatrix) and _is_padded(self._input):
@@ -204,11 +288,13 @@ class FastText(Word2Vec):
             begin = np.arange(len(matrix) + 1) if rows.begin is None else rows.begin
             ids = np.arange(len(matrix), dtype=np.int32) if rows.row is None else rows.row
             _core.row_means(self._input, begin, ids, matrix, resolve_jobs(self.n_jobs))
+            if self.combine == "sum":
+                matrix *= np.diff(begin)[:, None].astype(np.float32)
         elif self.ngrams == "hashed":
             matrix = self._subword_rows().vectors(as_bytes(self.words_))
         else:
             matrix = np.stack(
-                [self.input_[ids].mean(axis=0) for ids in _split_by_word(self._make_row_table())]
+                [self._combine(self.input_[ids]) for ids in _split_by_word(self._make_row_table())]
             )
         return Vectors(self.words_, matrix, unseen=self.vector, n_jobs=self.n_jobs)
 
@@ -216,7 +302,7 @@ class FastText(Word2Vec):
         """Return the lookup table of rows, from a cache."""
         table, rows = _LOOKUPS.get(self, (None, None))
         if rows is None or table is not self._input:
-            rows = SubwordRows(self.to_file())
+            rows = SubwordRows(self._make_file(), self.combine)
             _LOOKUPS[self] = self._input, rows
         return rows
 
@@ -233,13 +319,13 @@ class FastText(Word2Vec):
         args = file.args
         if args.model == "supervised":
             raise InputError("the file contains a text classifier: use TextClassifier.load")
-        losses = {file_name: name for name, file_name in FILE_LOSSES.items() if name != "ova"}
+        losses = {file_name: name for name, file_name in FILE_LOSSES.items()}
         # max: a file may contain 0 for an argument that its training did not use.
         model = cls(
             args.dim,
             window=max(1, args.ws),
             architecture="cbow" if args.model == "cbow" else "skipgram",
-            loss=losses.get(args.loss, "negative"),
+            loss=losses[args.loss],
             negatives=max(1, args.neg),
             sample=args.t,
             min_count=max(1, args.min_count),
@@ -262,6 +348,15 @@ class FastText(Word2Vec):
             raise InputError(
                 "ngrams is 'dictionary': fastText's files can only store ngrams='hashed'"
             )
+        if self.combine != "mean":
+            raise InputError(
+                "combine is 'sum': fastText's files can only store combine='mean'; "
+                "save a .trellis file, or the vectors of the words as .vec"
+            )
+        return self._make_file()
+
+    def _make_file(self) -> files.FastTextFile:
+        """Return the rows in the layout of fastText's file."""
         is_quantized = isinstance(self._input, QuantizedMatrix)
         args = files.Args(
             dim=self.vector_size,
@@ -306,19 +401,19 @@ def as_bytes(words: Sequence[str]) -> list[bytes]:
 
 
 def _insert_word_rows(
-    begin: NDArray[np.int64], ids: NDArray[np.int32], words: int
+    begin: NDArray[np.int64], ids: NDArray[np.int32], n_words: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return ``(begin, ids)`` with the row of each word before the rows of its n-grams.
 
     In the arguments, ``begin`` (words + 1,) and ``ids``, n-grams are numbered from 0. The results
     contain rows of V, where the rows of n-grams follow the rows of all words.
     """
-    starts = begin + np.arange(words + 1)
+    starts = begin + np.arange(n_words + 1)
     row = np.empty(starts[-1], np.int32)
     is_ngram = np.ones(len(row), np.bool_)
     is_ngram[starts[:-1]] = False
-    row[starts[:-1]] = np.arange(words)
-    row[is_ngram] = ids + words
+    row[starts[:-1]] = np.arange(n_words)
+    row[is_ngram] = ids + n_words
     return starts, row
 
 

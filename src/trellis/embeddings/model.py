@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trellis import _core
-from trellis.checks import integer_in_range, number_in_range, one_of
-from trellis.embeddings.training import table
+from trellis.checks import flag, integer_in_range, number_in_range, one_of
+from trellis.embeddings.training import Callback, History, Progress, Schedule, table
 from trellis.embeddings.vector_files import is_fasttext
 from trellis.embeddings.vectors import Vectors
 from trellis.embeddings.vocabulary import Vocabulary
-from trellis.errors import InputError
+from trellis.errors import InputError, TrainingWarning
 from trellis.estimator import Estimator, check_fitted
 from trellis.formats import fasttext
 from trellis.formats.native import Tensors, expect, finite
@@ -30,14 +32,27 @@ from trellis.formats.parts import (
 )
 from trellis.formats.quantization import QuantizedMatrix
 from trellis.native import resolve_jobs
+from trellis.optim.display import show_progress
 
-__all__ = ["EmbeddingModel", "RowTable", "Table"]
+__all__ = ["EmbeddingModel", "RowTable", "Table", "check_counts"]
 
 Table: TypeAlias = NDArray[np.float32]
 
 # These settings belong to one run and not to the model. With them, the same model would give
 # different files on different machines.
-_NOT_STORED = ("n_jobs", "random_state")
+_NOT_STORED = ("n_jobs", "random_state", "verbose")
+_MAX_TOKENS = 2**60  # counts of two texts can be added in 64 bits
+
+
+def check_counts(counts: NDArray[np.int64], name: str, minimum: int) -> None:
+    """Raise InputError if counts of a file are too small, too large, or not in descending order.
+
+    The core builds a Huffman tree from the counts and relies on the order.
+    """
+    if (counts < minimum).any() or (counts[1:] > counts[:-1]).any():
+        raise InputError(f"{name} must be at least {minimum} and in descending order")
+    if counts.sum(dtype=np.float64) > _MAX_TOKENS:
+        raise InputError(f"the sum of {name} must be at most {_MAX_TOKENS}")
 
 
 class RowTable(NamedTuple):
@@ -75,8 +90,9 @@ class EmbeddingModel(Saved, Estimator):
     losses_: list[float]
     """Mean loss of each epoch, estimated from a part of the steps."""
     words_per_second_: float
+    verbose: bool
     _input: Any  # V: (rows, at least vector_size) or a QuantizedMatrix
-    _output: Any  # W: as V
+    _output: Any  # W: (targets, at least vector_size) or a QuantizedMatrix
 
     _INTEGERS: ClassVar[dict[str, tuple[int, float]]] = {
         "vector_size": (1, 1 << 16),
@@ -100,6 +116,20 @@ class EmbeddingModel(Saved, Estimator):
             if name != "self":
                 setattr(self, name, value)
 
+    @contextmanager
+    def _show_progress(self, callback: Callback | None) -> Iterator[Callback]:
+        """Yield a callback that also shows the progress, if the model is verbose."""
+        with show_progress(type(self).__name__, self.verbose) as draw:
+
+            def after_slice(progress: Progress) -> None:
+                epoch = f"epoch {progress.epoch + 1} of {progress.epochs}"
+                speed = f"{progress.words_per_second:,.0f} words/s"
+                draw(progress.fraction, f"{epoch}  loss {progress.loss:.4f}  {speed}")
+                if callback is not None:
+                    callback(progress)
+
+            yield after_slice
+
     def _check_parameters(self) -> None:
         """Raise InputError if a parameter is invalid."""
         for name, (minimum, maximum) in self._INTEGERS.items():
@@ -111,8 +141,7 @@ class EmbeddingModel(Saved, Estimator):
         for name, choices in self._CHOICES.items():
             one_of(getattr(self, name), choices, name)
         for name in self._FLAGS:
-            if getattr(self, name) not in (True, False):  # also accepts 0, 1 and numpy.bool_
-                raise InputError(f"{name} must be True or False, not {getattr(self, name)!r}")
+            flag(getattr(self, name), name)
 
     def _is_unset(self, name: str) -> bool:
         return name in self._OPTIONAL and getattr(self, name) is None
@@ -123,15 +152,15 @@ class EmbeddingModel(Saved, Estimator):
         """Return the input rows of each word of the vocabulary."""
         raise NotImplementedError
 
-    def _start_tables(
-        self, total: int, outputs: int, pretrained: Vectors | None, seed: int
+    def _create_tables(
+        self, n_rows: int, n_outputs: int, pretrained: Vectors | None, seed: int
     ) -> None:
-        """Create V with ``total`` rows, random or pretrained, and W with ``outputs`` rows of 0."""
-        self._input = table(total, self.vector_size)
-        self._fill_random(self._input, 0, total, seed)
+        """Create V, ``n_rows`` random or pretrained rows, and W, ``n_outputs`` rows of zeros."""
+        self._input = table(n_rows, self.vector_size)
+        self._fill_random(self._input, 0, n_rows, seed)
         Vocabulary(self.words_, self.counts_).copy_pretrained(pretrained, self._input)
         # W starts at zero, as in word2vec and fastText: all outputs then have the same probability.
-        self._output = table(outputs, self.vector_size)
+        self._output = table(n_outputs, self.vector_size)
         self._output.fill(0.0)
 
     def _fill_random(self, rows: Table, begin: int, end: int, seed: int) -> None:
@@ -160,6 +189,28 @@ class EmbeddingModel(Saved, Estimator):
 
     def _check_fitted(self) -> None:
         check_fitted(self, "words_")
+
+    # ---- training
+
+    def _schedule(self) -> Schedule:
+        """Return the learning rates."""
+        raise NotImplementedError
+
+    def _warn(self, history: History, reason: str, stacklevel: int) -> None:
+        """Warn if a loss is not a number, or if there was nothing to predict, for this reason."""
+        diverged = [
+            loss
+            for loss, terms in zip(history.losses, history.terms, strict=True)
+            if terms and not np.isfinite(loss)
+        ]
+        if diverged:
+            rate = self._schedule().first
+            message = f"the loss is {diverged[0]}: training diverged; choose alpha below {rate}"
+        elif not any(history.terms):
+            message = f"nothing was learnt: {reason}"
+        else:
+            return
+        warnings.warn(message, TrainingWarning, stacklevel=stacklevel)
 
     # ---- files
 
@@ -198,10 +249,8 @@ class EmbeddingModel(Saved, Estimator):
         model._check_parameters()
         model.words_ = read_strings(tensors, "words")
         model.counts_ = expect(tensors, "counts", np.int64, (len(model.words_),))
-        # The core builds a Huffman tree from the counts and relies on this order.
-        if (model.counts_ < 0).any() or (np.diff(model.counts_) > 0).any():
-            raise InputError("counts must be at least 0 and in descending order")
-        model.n_tokens_ = int(meta["tokens"])
+        check_counts(model.counts_, "counts", 0)
+        model.n_tokens_ = integer_in_range(meta["tokens"], 0, _MAX_TOKENS, "tokens")
         model.losses_ = [np.nan if loss is None else float(loss) for loss in meta["losses"]]
         model.words_per_second_ = float(meta["words_per_second"])
         outputs = model._read_outputs(tensors)

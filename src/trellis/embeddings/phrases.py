@@ -81,24 +81,25 @@ class Phrases:
             raise InputError(
                 f"sentences is {type(sentences).__name__}: must be a list of word lists"
             )
-        words: Counter[str] = Counter()
-        pairs: Counter[tuple[str, ...]] = Counter()
-        for number, sentence in enumerate(sentences):
+        word_counts: Counter[str] = Counter()
+        pair_counts: Counter[tuple[str, ...]] = Counter()
+        for sequence_number, sentence in enumerate(sentences):
             if isinstance(sentence, str):
                 raise InputError(
-                    "sequence {sequence} is a str: must be a list of words", sequence=number
+                    "sequence {sequence} is a str: must be a list of words",
+                    sequence=sequence_number,
                 )
-            words.update(sentence)
-            pairs.update(group for _, _, group in self._find_pairs(sentence))
-        total = sum(words.values())
-        if not total:
+            word_counts.update(sentence)
+            pair_counts.update(group for _, _, group in self._find_pairs(sentence))
+        n_words = sum(word_counts.values())
+        if not n_words:
             raise InputError("sentences contain no words: at least one word is needed")
         self.phrases_: dict[tuple[str, ...], Phrase] = {}
-        for group, count in pairs.items():
+        for group, count in pair_counts.items():
             first, last = group[0], group[-1]
-            if min(count, words[first], words[last]) < self.min_count:
+            if min(count, word_counts[first], word_counts[last]) < self.min_count:
                 continue
-            score = self._score(count, words[first], words[last], total)
+            score = self._score(count, word_counts[first], word_counts[last], n_words)
             if score >= self.threshold:
                 self.phrases_[group] = Phrase((first, last), score, count)
         return self
@@ -130,12 +131,12 @@ class Phrases:
         """Return the sentence with the words of each phrase joined."""
         if not hasattr(self, "phrases_"):
             raise InputError("this Phrases object is not fitted: call fit first")
-        joined: list[str] = []
+        joined_words: list[str] = []
         # Pairs are joined from left to right, and a word belongs to at most one pair.
         next_word = 0
         for begin, end, group in self._find_pairs(sentence):
             if begin >= next_word and group in self.phrases_:
-                joined += sentence[next_word:begin]
-                joined.append(self.delimiter.join(group))
+                joined_words += sentence[next_word:begin]
+                joined_words.append(self.delimiter.join(group))
                 next_word = end
-        return [*joined, *sentence[next_word:]]
+        return [*joined_words, *sentence[next_word:]]

@@ -25,8 +25,10 @@ Floats: TypeAlias = NDArray[np.float32]
 
 _CHUNK = 1 << 14  # rows whose lengths are computed at a time, to limit temporary memory
 _EXTREME = 1e30  # float32 products overflow for row lengths above this or below its inverse
-_FEW_QUERIES = 6  # memory bandwidth limits fewer queries, arithmetic limits more queries
-_LARGE = 1 << 22  # bytes; a smaller matrix stays in the cache, and rows in bytes are not faster
+# With fewer queries, memory bandwidth limits the speed; with more queries, arithmetic does.
+_FEW_QUERIES = 6
+# Bytes. A smaller matrix stays in the cache, so a copy of its rows in bytes is not faster.
+_LARGE = 1 << 22
 
 
 class CoarseRows(NamedTuple):
@@ -79,21 +81,21 @@ class RowSearch:
         queries = query_rows(queries, self._matrix.shape[1])
         scores = np.empty((len(queries), k), np.float32)
         ids = np.empty((len(queries), k), np.int64)
-        table, factors = (part[first:last] for part in self.scaled_rows())
+        matrix_rows, factors = (array[first:last] for array in self.scaled_rows())
         coarse = self._get_coarse_rows(threads) if len(queries) < _FEW_QUERIES else None
         if coarse is not None:
             codes, step, error = coarse
             coarse = CoarseRows(codes[first:last], step[first:last], error[first:last])
-        _core.nearest(table, factors, queries, threads, scores, ids, coarse)
+        _core.nearest(matrix_rows, factors, queries, threads, scores, ids, coarse)
         return scores, np.where(ids < 0, ids, ids + first)  # -1: fewer than k rows were found
 
     def _compute_norms(self) -> NDArray[np.float64]:
         """Return the length of each row, (N,). Raise InputError if a row is not finite."""
         norms = np.empty(len(self._matrix))
         for begin in range(0, len(norms), _CHUNK):
-            part = self._matrix[begin : begin + _CHUNK]
-            squares = norms[begin : begin + len(part)]
-            np.einsum("ij,ij->i", part, part, dtype=np.float64, out=squares)
+            rows = self._matrix[begin : begin + _CHUNK]
+            squares = norms[begin : begin + len(rows)]
+            np.einsum("ij,ij->i", rows, rows, dtype=np.float64, out=squares)
         if not np.isfinite(norms).all():
             word = self._words[int(np.argmin(np.isfinite(norms)))]
             raise InputError(f"the vector of {word!r} contains NaN or infinity: must be finite")
@@ -118,8 +120,8 @@ def unit_rows(rows: NDArray[Any]) -> Floats:
     Lengths are computed in float64, because the squares of large float32 numbers overflow.
     """
     norms = np.linalg.norm(rows.astype(np.float64), axis=-1, keepdims=True)
-    units: Floats = (rows / np.where(norms > 0, norms, 1)).astype(np.float32)
-    return units
+    unit_vectors: Floats = (rows / np.where(norms > 0, norms, 1)).astype(np.float32)
+    return unit_vectors
 
 
 def query_rows(queries: NDArray[Any], dim: int) -> Floats:

@@ -74,22 +74,22 @@ def _add_file(corpus: _core.Corpus, path: Any, column: str | None) -> None:
         raise InputError(f"{path}: no such file (a sentence must be a list of words, not a str)")
     # Decompressors return small blocks. They are joined, because small blocks leave threads of the
     # core without work.
-    parts: list[bytes] = []
+    pending_blocks: list[bytes] = []
     size = 0
     for block in files.blocks(path):
-        parts.append(block)
+        pending_blocks.append(block)
         size += len(block)
         if size >= _BLOCK:
-            corpus.add_text(b"".join(parts))
-            parts, size = [], 0
-    corpus.add_text(b"".join(parts))
+            corpus.add_text(b"".join(pending_blocks))
+            pending_blocks, size = [], 0
+    corpus.add_text(b"".join(pending_blocks))
     corpus.end_text()  # ends the last line of the file, which may have no line feed
 
 
 def _add_sentences(corpus: _core.Corpus, sentences: Iterable[Any]) -> None:
     """Add token lists to the corpus. Error messages name the sequence."""
-    remaining, first = iter(sentences), 0
-    while batch := list(islice(remaining, _SENTENCES)):
+    iterator, first = iter(sentences), 0
+    while batch := list(islice(iterator, _SENTENCES)):
         try:
             corpus.add_sentences(batch, first)
         except InputError:  # the message already names the sequence

@@ -1,4 +1,4 @@
-"""v(word) = mean of the rows of the word and of its character n-grams, in a fastText file.
+"""v(word) = mean or sum of the rows of the word and of its n-grams, in the layout of fastText.
 
 The rows of words come first, then the rows of buckets. A hash assigns each n-gram to a bucket. A
 pruned file has only some of the buckets. A word outside the vocabulary has only the rows of its
@@ -28,6 +28,8 @@ Ids = NDArray[np.int64]
 class SubwordRows:
     """The input rows of each word of a file. Words are bytes, as in the file.
 
+    ``combine`` is "mean" or "sum": how the rows of a word become its vector.
+
     >>> from trellis.formats.fasttext import Args
     >>> rows = np.array([[1.0, 0.0], [0.0, 2.0], [4.0, 4.0]], np.float32)
     >>> args = Args(dim=2, minn=3, maxn=3, bucket=1)
@@ -37,8 +39,8 @@ class SubwordRows:
            [4. , 4. ]], dtype=float32)
     """
 
-    def __init__(self, file: FastTextFile) -> None:
-        self.file = file
+    def __init__(self, file: FastTextFile, combine: str = "mean") -> None:
+        self.file, self.combine = file, combine
         self.index = {word: row for row, word in enumerate(file.words)}
         # (bucket, row) pairs of a pruned file, by ascending bucket; None if all buckets have rows.
         self._buckets: NDArray[np.int32] | None = None
@@ -48,18 +50,18 @@ class SubwordRows:
     def ids(self, words: Sequence[bytes]) -> tuple[Ids, Ids]:
         """Return ``(begin, ids)``: the rows of word i are ``ids[begin[i] : begin[i + 1]]``."""
         word_rows = np.array([self.index.get(word, -1) for word in words], np.int64)
-        known = np.flatnonzero(word_rows >= 0)
+        known_words = np.flatnonzero(word_rows >= 0)
         args = self.file.args
         if args.maxn == 0 or args.bucket == 0 or not len(words):
-            return _offsets((word_rows >= 0).astype(np.int64)), word_rows[known]
+            return _offsets((word_rows >= 0).astype(np.int64)), word_rows[known_words]
         begin, buckets = _core.subword_ids(list(words), args.minn, args.maxn, args.bucket)
         ngram_words = np.repeat(np.arange(len(words)), np.diff(begin))
         rows, has_row = self.bucket_rows(buckets)
-        words_of_rows = np.concatenate([known, ngram_words[has_row]])
+        words_of_rows = np.concatenate([known_words, ngram_words[has_row]])
         # A stable sort leaves the row of the word before the rows of its n-grams, as in fastText.
         # The order of a sum changes its last bits.
         order = np.argsort(words_of_rows, kind="stable")
-        ids = np.concatenate([word_rows[known], rows])[order]
+        ids = np.concatenate([word_rows[known_words], rows])[order]
         return _offsets(np.bincount(words_of_rows, minlength=len(words))), ids
 
     def vectors(self, words: Sequence[bytes]) -> NDArray[np.float32]:
@@ -67,7 +69,7 @@ class SubwordRows:
         result = np.zeros((len(words), self.file.args.dim), np.float32)
         for first, batch in self._batches(words):
             begin, ids = self.ids(batch)
-            result[first : first + len(batch)] = self.means(begin, ids)
+            result[first : first + len(batch)] = self.combined(begin, ids)
         return result
 
     def rows(self, ids: Ids) -> NDArray[np.float32]:
@@ -77,14 +79,14 @@ class SubwordRows:
 
     def bucket_rows(self, buckets: NDArray[np.int32]) -> tuple[Ids, NDArray[np.bool_]]:
         """Return the rows of the buckets that have a row, and the mask of these buckets."""
-        words = len(self.file.words)
+        n_words = len(self.file.words)
         if self._buckets is None:
-            return words + buckets.astype(np.int64), np.ones(len(buckets), np.bool_)
+            return n_words + buckets.astype(np.int64), np.ones(len(buckets), np.bool_)
         if not len(self._buckets):
             return np.empty(0, np.int64), np.zeros(len(buckets), np.bool_)
-        place = np.searchsorted(self._buckets[:, 0], buckets).clip(max=len(self._buckets) - 1)
-        has_row = self._buckets[place, 0] == buckets
-        return words + self._buckets[place[has_row], 1].astype(np.int64), has_row
+        position = np.searchsorted(self._buckets[:, 0], buckets).clip(max=len(self._buckets) - 1)
+        has_row = self._buckets[position, 0] == buckets
+        return n_words + self._buckets[position[has_row], 1].astype(np.int64), has_row
 
     def bucket_table(self) -> NDArray[np.int32] | None:
         """Return the row of each bucket, -1 if it has none; None if the file is not pruned."""
@@ -96,32 +98,34 @@ class SubwordRows:
 
     def _batches(self, words: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
         """Yield the first index and the words of each batch; batches have about `_IDS` n-grams."""
-        lengths = max(1, self.file.args.maxn - max(self.file.args.minn, 1) + 1)
+        n_lengths = max(1, self.file.args.maxn - max(self.file.args.minn, 1) + 1)
         first = size = 0
         for i, word in enumerate(words):
-            size += (len(word) + 2) * lengths  # "<" and ">" are added to a word
+            size += (len(word) + 2) * n_lengths  # "<" and ">" are added to a word
             if size > _IDS or i - first >= _IDS:
                 yield first, words[first : i + 1]
                 first, size = i + 1, 0
         if first < len(words):
             yield first, words[first:]
 
-    def means(self, begin: Ids, ids: Ids) -> NDArray[np.float32]:
-        """Return the mean of the rows ``ids[begin[i] : begin[i + 1]]`` of each word i, or zero."""
+    def combined(self, begin: Ids, ids: Ids) -> NDArray[np.float32]:
+        """Return the vector of rows ``ids[begin[i] : begin[i + 1]]`` of each word i, or zero."""
         counts = np.diff(begin)
         begin = begin[:-1][counts > 0]
         sums = np.zeros((len(begin), self.file.args.dim), np.float32)
-        step = max(1, _NUMBERS // self.file.args.dim)
-        # The rows of a word can be in two steps, so the partial sums are added.
-        for start in range(0, len(ids), step):
-            rows = self.rows(ids[start : start + step])
+        batch_size = max(1, _NUMBERS // self.file.args.dim)
+        # The rows of a word can lie in several batches, so their partial sums are added.
+        for start in range(0, len(ids), batch_size):
+            rows = self.rows(ids[start : start + batch_size])
             first = int(np.searchsorted(begin, start, "right")) - 1
             last = int(np.searchsorted(begin, start + len(rows)))
-            cuts = np.maximum(begin[first:last], start) - start
+            offsets = np.maximum(begin[first:last], start) - start
             with np.errstate(over="ignore", invalid="ignore"):  # a damaged file can overflow
-                sums[first:last] += np.add.reduceat(rows, cuts)
+                sums[first:last] += np.add.reduceat(rows, offsets)
         result = np.zeros((len(counts), self.file.args.dim), np.float32)
-        result[counts > 0] = sums / counts[counts > 0, None].astype(np.float32)
+        if self.combine == "mean":
+            sums /= counts[counts > 0, None].astype(np.float32)
+        result[counts > 0] = sums
         return result
 
 

@@ -72,6 +72,8 @@ class History(NamedTuple):
     losses: list[float]
     """Mean loss of each epoch."""
     words_per_second: float
+    terms: list[float]
+    """Number of predictions in the loss of each epoch; without any, the loss is NaN."""
 
 
 def train(
@@ -89,40 +91,45 @@ def train(
     words_before = corpus.chunk_words()  # (chunks + 1,): words before each chunk, then all words
     corpus_words = float(words_before[-1])
     slices = _slices(words_before)
-    total = corpus_words * schedule.epochs
+    total_words = corpus_words * schedule.epochs
     options = {
         "corpus": corpus,
         "first_rate": schedule.first,
         "last_rate": schedule.last,
-        "total": total,
+        "total": total_words,
         "loss_every": int(min(max(words_before[-1] // 10_000, 1), _LOSS_EVERY)),
         "threads": threads,
     }
     losses: list[float] = []
+    terms: list[float] = []
     clock = _Clock()
     for epoch in range(schedule.epochs):
-        seen = corpus_words * epoch
+        words_seen = corpus_words * epoch
         epoch_seed = _epoch_seed(seed, epoch)
-        loss = terms = 0.0
+        loss = n_terms = 0.0
         for first, last in slices:
-            sums = step(first=first, last=last, seen=seen, seed=epoch_seed, **options)
-            loss, terms = loss + sums[0], terms + sums[1]
+            sums = step(first=first, last=last, seen=words_seen, seed=epoch_seed, **options)
+            loss, n_terms = loss + sums[0], n_terms + sums[1]
             if callback is not None:
-                done = seen + float(words_before[last])
-                mean = sums[0] / sums[1] if sums[1] else np.nan
-                speed = clock.words_per_second(done)
-                callback(Progress(epoch, schedule.epochs, done / total, speed, mean))
-        losses.append(loss / terms if terms else np.nan)
-        speed = clock.words_per_second(seen + corpus_words)
+                words_done = words_seen + float(words_before[last])
+                mean_loss = sums[0] / sums[1] if sums[1] else np.nan
+                speed = clock.words_per_second(words_done)
+                callback(
+                    Progress(epoch, schedule.epochs, words_done / total_words, speed, mean_loss)
+                )
+        losses.append(loss / n_terms if n_terms else np.nan)
+        terms.append(n_terms)
+        speed = clock.words_per_second(words_seen + corpus_words)
         _log.info("epoch %d: loss %.4f, %.0f words/s", epoch + 1, losses[-1], speed)
-    return History(losses, clock.words_per_second(total))
+    return History(losses, clock.words_per_second(total_words), terms)
 
 
 def _slices(words_before: NDArray[np.int64]) -> list[tuple[int, int]]:
     """Return (first, last) chunk of each slice; a slice has about `_SLICE` words."""
-    cuts = np.searchsorted(words_before, np.arange(0, words_before[-1], _SLICE)).tolist()
-    pairs = zip(cuts, [*cuts[1:], len(words_before) - 1], strict=True)
-    # A chunk can be longer than a slice. Then two cuts are equal, and the empty slice is omitted.
+    first_chunks = np.searchsorted(words_before, np.arange(0, words_before[-1], _SLICE)).tolist()
+    pairs = zip(first_chunks, [*first_chunks[1:], len(words_before) - 1], strict=True)
+    # A chunk can be longer than a slice. Then two slices begin at the same chunk, and the first of
+    # them is empty and omitted.
     return [(first, last) for first, last in pairs if first < last]
 
 
@@ -151,7 +158,7 @@ def loss_arguments(
         # With the alias method, a draw takes constant time for any size of the vocabulary.
         noise = _core.alias_cells(counts.astype(np.float64) ** exponent)
     if loss == "hierarchical":
-        path = _core.huffman(counts)[:3]
+        path = _core.huffman(counts)
     return {
         "loss": LOSSES[loss],
         "negatives": negatives if loss == "negative" else 0,
@@ -162,9 +169,9 @@ def loss_arguments(
     }
 
 
-def table(rows: int, dim: int) -> Table:
+def table(n_rows: int, dim: int) -> Table:
     """Return an uninitialised table (rows, dim rounded up to a cache line), aligned for SIMD."""
-    return _core.embedding_table(rows, dim)
+    return _core.embedding_table(n_rows, dim)
 
 
 def seed_of(random_state: Any) -> int:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from trellis.data import files
 from trellis.embeddings.subword_rows import SubwordRows
 from trellis.errors import FormatError, InputError
 from trellis.formats import fasttext, gensim, native, word2vec
@@ -39,7 +40,7 @@ def write(path: FilePath, words: Sequence[str], matrix: Floats, format: str | No
     """Write a file. If ``format`` is None, the suffix of the name decides the format."""
     if format is None:
         name = Path(path)
-        suffix = Path(name.stem).suffix if name.suffix in (".gz", ".xz") else name.suffix
+        suffix = Path(name.stem).suffix if name.suffix in files.PACKED_SUFFIXES else name.suffix
         format = _FORMATS.get(suffix)
         if format is None:
             raise InputError(
@@ -57,6 +58,7 @@ def write(path: FilePath, words: Sequence[str], matrix: Floats, format: str | No
 
 def read(path: FilePath, errors: str = "strict", limit: int | None = None) -> Loaded:
     """Read the first ``limit`` words and their vectors from a file of any format."""
+    files.check_regular(path)
     with open(path, "rb") as file:
         head = file.read(16)  # enough for the first bytes of every format
     if head.startswith(fasttext.MAGIC):
@@ -73,6 +75,7 @@ def read(path: FilePath, errors: str = "strict", limit: int | None = None) -> Lo
 
 def is_fasttext(path: FilePath) -> bool:
     """Return whether a file is a binary file of fastText."""
+    files.check_regular(path)
     with open(path, "rb") as file:
         return file.read(len(fasttext.MAGIC)) == fasttext.MAGIC
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trellis.checks import as_integer
+from trellis.checks import as_integer, check_random_state, integer_at_least
 from trellis.embeddings import evaluation, vector_files
 from trellis.embeddings.search import RowSearch, check_k, query_rows, unit_rows
 from trellis.errors import InputError, UnknownWordError
@@ -25,10 +25,14 @@ from trellis.formats.native import Tensors
 from trellis.formats.parts import Parts, Saved
 from trellis.native import resolve_jobs
 
-__all__ = ["Neighbor", "Vectors"]
+__all__ = ["N_CLUSTERS", "Neighbor", "Vectors", "cluster_words"]
 
 Floats: TypeAlias = NDArray[np.float32]
 Query: TypeAlias = str | Sequence[str] | NDArray[Any]
+
+
+N_CLUSTERS = 500
+_BATCH = 4096  # words per step of k-means; batches make it some ten times faster than full passes
 
 
 class Neighbor(NamedTuple):
@@ -166,8 +170,8 @@ class Vectors(Saved):
         """
         # The norm of a float32 vector with large entries would overflow.
         u, v = self[a].astype(np.float64), self[b].astype(np.float64)
-        norms = float(np.linalg.norm(u) * np.linalg.norm(v))
-        return float(u @ v) / norms if norms else 0.0
+        norm_product = float(np.linalg.norm(u) * np.linalg.norm(v))
+        return float(u @ v) / norm_product if norm_product else 0.0
 
     def nearest(self, query: Query, k: int = 10) -> list[Neighbor]:
         """Return the k words nearest to a word, to a vector, or to the mean of several words.
@@ -235,20 +239,30 @@ class Vectors(Saved):
         ``queries`` has shape (queries, dimensions) and is not normalised: scores are cosines only
         if its rows have length one. ``restrict=n`` searches the first n rows.
         """
-        count = len(self) if restrict is None else min(as_integer(restrict, "restrict"), len(self))
-        if count < 1:
+        n_rows = len(self) if restrict is None else min(as_integer(restrict, "restrict"), len(self))
+        if n_rows < 1:
             raise InputError(f"restrict is {restrict}: must be at least 1")
-        return self._search.best(queries, k, range(count), resolve_jobs(self.n_jobs))
+        return self._search.best(queries, k, range(n_rows), resolve_jobs(self.n_jobs))
 
     def _unit_vectors(self, words: Sequence[str]) -> Floats:
-        return unit_rows(self[words])
+        """Return the vectors of words, scaled to length one.
+
+        An unseen word without n-grams has the vector 0, to which all words are equally near.
+        """
+        rows = self[words]
+        for word, row in zip(words, rows, strict=True):
+            if word not in self.index and not row.any():
+                raise UnknownWordError(f"{word!r} has no vector: the model knows no part of it")
+        return unit_rows(rows)
 
     def _find_neighbors(
         self, queries: Floats, k: int, excluded: Sequence[Sequence[str]]
     ) -> list[list[Neighbor]]:
         """Return the k nearest words of each query, without the words excluded for it."""
         k = check_k(k)
-        banned_rows = [{self.index[w] for w in query if w in self.index} for query in excluded]
+        banned_rows = [
+            {self.index[word] for word in query if word in self.index} for query in excluded
+        ]
         # Banned rows can be among the best rows, so the search returns more than k rows.
         max_banned = max(map(len, banned_rows), default=0)
         scores, ids = self.search(unit_rows(queries), k + max_banned)
@@ -257,9 +271,9 @@ class Vectors(Saved):
             [
                 Neighbor(words[row], score)
                 for row, score in zip(query_ids, query_scores, strict=True)
-                if row >= 0 and row not in banned
+                if row >= 0 and row not in query_banned_rows
             ][:k]
-            for query_ids, query_scores, banned in results
+            for query_ids, query_scores, query_banned_rows in results
         ]
 
     # ---- evaluation and pictures
@@ -289,10 +303,33 @@ class Vectors(Saved):
         """Return the two principal components of words (by default all words), (words, 2)."""
         return _principal_components(self.matrix if words is None else self[words])
 
-    def plot(self, words: Sequence[str], title: str | None = None) -> Any:
-        """Return a `trellis.plots.Drawing` with each word at its point of `project`."""
+    def plot(
+        self,
+        words: Sequence[str] = (),
+        title: str | None = None,
+        *,
+        pairs: Sequence[tuple[str, str]] = (),
+    ) -> Any:
+        """Return a `trellis.plots.Drawing` with each word at its point of `project`.
+
+        An arrow leads from the first to the second word of each of the ``pairs``; their words need
+        not be listed. Arrows of analogous pairs are nearly parallel.
+
+        >>> v = Vectors(["king", "queen", "man", "woman"], [[3, 1], [3, 3], [1, 1], [1, 3]])
+        >>> drawing = v.plot(pairs=[("man", "king"), ("woman", "queen")])
+        >>> sorted({shape.tip for shape in drawing.shapes if shape.kind == "arrow"})
+        ['man → king', 'woman → queen']
+        """
+        for name, value in (("words", words), ("pairs", pairs)):
+            if isinstance(value, str):
+                raise InputError(f"{name} is the str {value!r}: must be a list")
+        for n, pair in enumerate(pairs):
+            if isinstance(pair, str) or len(pair) != 2:
+                raise InputError(f"pairs[{n}] is {pair!r:.60}: must be two words")
+        names = list(dict.fromkeys([*words, *(word for pair in pairs for word in pair)]))
         # plots is imported by its dotted name, because embeddings must not import it.
-        return import_module("trellis.plots").scatter(self.project(words), words, title=title)
+        scatter = import_module("trellis.plots").scatter
+        return scatter(self.project(names), names, arrows=pairs, title=title)
 
     # ---- files
 
@@ -342,14 +379,41 @@ def _principal_components(rows: Floats) -> NDArray[np.float64]:
     >>> _principal_components(rows).round(6).tolist()
     [[-2.0, -0.333333], [2.0, -0.333333], [0.0, 0.666667]]
     """
-    centred = np.asarray(rows, dtype=np.float64)
-    if centred.ndim != 2 or len(centred) < 1:
-        raise InputError(f"rows have shape {centred.shape}: must be (N, D) with N at least 1")
-    centred = centred - centred.mean(axis=0)
-    _, directions = np.linalg.eigh(centred.T @ centred)  # columns, by ascending variance
+    float_rows = np.asarray(rows, dtype=np.float64)
+    if float_rows.ndim != 2 or len(float_rows) < 1:
+        raise InputError(f"rows have shape {float_rows.shape}: must be (N, D) with N at least 1")
+    centred_rows = float_rows - float_rows.mean(axis=0)
+    _, directions = np.linalg.eigh(centred_rows.T @ centred_rows)  # columns, by ascending variance
     components = directions[:, :-3:-1]  # (D, 2), or (1, 1) if D is 1
     # The sign of an eigenvector is arbitrary. The entry of largest absolute value is made positive,
     # so that the same rows always give the same picture.
-    largest = components[np.abs(components).argmax(axis=0), np.arange(components.shape[1])]
-    points = centred @ (components * np.sign(largest))
+    largest_entries = components[np.abs(components).argmax(axis=0), np.arange(components.shape[1])]
+    points = centred_rows @ (components * np.sign(largest_entries))
     return points if points.shape[1] == 2 else np.hstack([points, np.zeros_like(points)])
+
+
+def cluster_words(
+    vectors: Vectors, n_clusters: int = N_CLUSTERS, random_state: Any = 0
+) -> dict[str, str]:
+    """Return the cluster of each word: k-means of the vectors, scaled to length 1.
+
+    Clusters are numbers as text, so that `trellis.features.Window` can use them as features. With
+    fewer words than ``n_clusters``, each word is its own cluster.
+
+    >>> vectors = Vectors(["Rome", "Paris", "eats", "sees"], [[5, 1], [4, 1], [0, 1], [-1, 3]])
+    >>> clusters = cluster_words(vectors, n_clusters=2)
+    >>> clusters["Rome"] == clusters["Paris"] != clusters["eats"] == clusters["sees"]
+    True
+    """
+    # Imported here, because commands that do not cluster start without scikit-learn.
+    from sklearn.cluster import MiniBatchKMeans
+
+    if not isinstance(vectors, Vectors):
+        raise InputError(f"vectors must be word vectors, not {type(vectors).__name__}")
+    n_clusters = min(integer_at_least(n_clusters, 1, "n_clusters"), len(vectors.words))
+    check_random_state(random_state)
+    rows = unit_rows(vectors.matrix)
+    if not np.isfinite(rows).all():
+        raise InputError("a vector is not finite: such vectors have no clusters")
+    means = MiniBatchKMeans(n_clusters, batch_size=_BATCH, n_init=1, random_state=random_state)
+    return dict(zip(vectors.words, map(str, means.fit_predict(rows).tolist()), strict=True))

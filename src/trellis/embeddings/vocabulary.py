@@ -38,13 +38,17 @@ class Vocabulary(NamedTuple):
         """
         letters, ends, counts, _ = corpus.common_words(min_count, max_words or 0)  # 0: no limit
         if not len(counts):
-            raise InputError(f"min_count is {min_count}: no word occurs {min_count} times")
+            raise InputError(
+                f"min_count is {min_count}: no word occurs {min_count} times; "
+                "choose a smaller min_count, or more text"
+            )
         return cls(unpack_strings(letters.view(np.uint8), ends, "the text"), counts)
 
     def joined(self, new: Vocabulary, min_count: int) -> Vocabulary:
-        """Return the union of both; the counts of common words are added.
+        """Return the union with the vocabulary ``new``.
 
-        Words of ``new`` that are not in this vocabulary must occur at least ``min_count`` times.
+        A word that is in both has the sum of its counts. Words of ``new`` that are not in this
+        vocabulary must occur at least ``min_count`` times.
         """
         index = {word: i for i, word in enumerate(self.words)}
         words, counts = list(self.words), self.counts.tolist()
@@ -54,7 +58,7 @@ class Vocabulary(NamedTuple):
             elif count >= min_count:
                 words.append(word)
                 counts.append(count)
-        # This is the order of `_core.Corpus.common_words`. The core needs descending counts.
+        # The same order as in `_core.Corpus.common_words`: the core needs descending counts.
         order = sorted(range(len(words)), key=lambda i: (-counts[i], words[i].encode()))
         return Vocabulary([words[i] for i in order], np.array([counts[i] for i in order], np.int64))
 
@@ -74,9 +78,9 @@ class Vocabulary(NamedTuple):
     def copy_pretrained(self, vectors: Vectors | None, rows: NDArray[np.float32]) -> None:
         """Copy the pretrained vectors of this vocabulary's words into their rows of a table."""
         if vectors is not None:
-            source = np.array([vectors.index.get(word, -1) for word in self.words])
-            known = np.flatnonzero(source >= 0)
-            rows[known, : vectors.dim] = vectors.matrix[source[known]]
+            source_rows = np.array([vectors.index.get(word, -1) for word in self.words])
+            known_words = np.flatnonzero(source_rows >= 0)
+            rows[known_words, : vectors.dim] = vectors.matrix[source_rows[known_words]]
 
     def number(self, corpus: _core.Corpus) -> None:
         """Number the words of a corpus as in this vocabulary; -1 for unknown words."""
@@ -84,8 +88,8 @@ class Vocabulary(NamedTuple):
         index = {word: i for i, word in enumerate(self.words)}
         numbers = np.empty(corpus.types, np.int32)
         for begin in range(0, len(types), _STRINGS):
-            part = ends[begin : begin + _STRINGS + 1]
-            part_letters = letters[part[0] : part[-1]].view(np.uint8)
-            names = unpack_strings(part_letters, part - part[0], "the text")
+            part_ends = ends[begin : begin + _STRINGS + 1]
+            part_letters = letters[part_ends[0] : part_ends[-1]].view(np.uint8)
+            names = unpack_strings(part_letters, part_ends - part_ends[0], "the text")
             numbers[types[begin : begin + _STRINGS]] = [index.get(name, -1) for name in names]
         corpus.number(numbers)

@@ -1,34 +1,54 @@
 """word2vec: p(w_o | w_i) ∝ exp(V[w_i] · W[w_o]); the rows of V are the embeddings.
 
 Skip-gram predicts a word from each word near it, CBOW from the mean of all words near it. The
-softmax over the vocabulary is exact or approximated: by the path to the word in a binary tree
-(hierarchical softmax), or by separating the word from a few random words (negative sampling).
+softmax over the vocabulary is exact or replaced: by the path to the word in a binary tree
+(hierarchical softmax), by separating the word from a few random words (negative sampling), or by
+one sigmoid for each word (one-vs-all).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, softmax
 
 from trellis import _core
+from trellis.checks import as_positive
 from trellis.embeddings import sources
+from trellis.embeddings.huffman import HuffmanTree
 from trellis.embeddings.model import EmbeddingModel, RowTable, Table
-from trellis.embeddings.training import Callback, Schedule, loss_arguments, seed_of, table, train
+from trellis.embeddings.training import (
+    Callback,
+    Schedule,
+    loss_arguments,
+    seed_of,
+    table,
+    train,
+)
 from trellis.embeddings.vectors import Vectors
 from trellis.embeddings.vocabulary import Vocabulary
-from trellis.native import resolve_jobs
+from trellis.errors import InputError, UnknownWordError
+from trellis.estimator import names_arguments
+from trellis.native import isa, resolve_jobs
 
-__all__ = ["ARCHITECTURES", "LOSSES", "Word2Vec"]
+__all__ = ["ARCHITECTURES", "LOSSES", "Word2Vec", "WordProbability"]
 
 ARCHITECTURES = ("skipgram", "cbow")
-LOSSES = ("negative", "hierarchical", "softmax")
+LOSSES = ("negative", "hierarchical", "softmax", "ova")
 _ALPHA = {"skipgram": 0.025, "cbow": 0.05}
 # Hierarchical softmax with several threads: each thread has its own copy of the `_HOT_NODES` nodes
 # nearest to the root, and merges its changes every `_HOT_FOR` words.
 _HOT_NODES, _HOT_FOR = 64, 32
+
+
+class WordProbability(NamedTuple):
+    """A word and its probability."""
+
+    word: str
+    probability: float
 
 
 class Word2Vec(EmbeddingModel):
@@ -51,8 +71,9 @@ class Word2Vec(EmbeddingModel):
     architecture
         "skipgram" or "cbow".
     loss
-        "negative" (negative sampling), "hierarchical" (hierarchical softmax), or "softmax", which
-        is exact and whose cost grows with the vocabulary.
+        "negative" (negative sampling), "hierarchical" (hierarchical softmax), "softmax", which is
+        exact, or "ova" (one-vs-all: a sigmoid for every word). The costs of "softmax" and "ova"
+        grow with the vocabulary.
     negatives, exponent
         Number of random words per prediction. They are drawn with probability proportional to
         count^exponent.
@@ -75,6 +96,8 @@ class Word2Vec(EmbeddingModel):
     n_jobs
         Number of threads; None for all cores. Threads update the tables without locks: the same
         ``random_state`` gives the same bits only with one thread.
+    verbose
+        If True, the progress of training is shown, as for `trellis.CRF`.
 
     """
 
@@ -106,6 +129,7 @@ class Word2Vec(EmbeddingModel):
     _FLAGS = ("shared_negatives", "shrink_windows")
     _OPTIONAL = ("max_vocabulary", "alpha", "min_alpha")
 
+    @names_arguments
     def __init__(
         self,
         vector_size: int = 100,
@@ -125,6 +149,7 @@ class Word2Vec(EmbeddingModel):
         shrink_windows: bool = True,
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: bool = False,
     ) -> None:
         self._store_parameters(locals())
 
@@ -151,7 +176,7 @@ class Word2Vec(EmbeddingModel):
         vocabulary = self._learn_words(corpus).with_pretrained(pretrained, self.vector_size)
         self.words_, self.counts_ = vocabulary
         rows = self._make_row_table()
-        self._start_tables(rows.total, len(self.words_), pretrained, seed)
+        self._create_tables(rows.total, len(self.words_), pretrained, seed)
         self.n_tokens_, self.losses_ = 0, []
         self._train(corpus, rows, seed, callback)
         return self
@@ -168,8 +193,10 @@ class Word2Vec(EmbeddingModel):
             return self.fit(source, column=column, callback=callback)
         self._check_parameters()
         seed, corpus = seed_of(self.random_state), self._read(source, column)
-        new = Vocabulary.of(corpus, 1, None)
-        self._grow(Vocabulary(self.words_, self.counts_).joined(new, self.min_count), seed)
+        new_vocabulary = Vocabulary.of(corpus, 1, None)
+        self._grow(
+            Vocabulary(self.words_, self.counts_).joined(new_vocabulary, self.min_count), seed
+        )
         # Each call needs another seed: the same seed would draw the same random words again.
         self._train(corpus, self._make_row_table(), seed + self.n_tokens_, callback)
         return self
@@ -187,11 +214,18 @@ class Word2Vec(EmbeddingModel):
         Vocabulary(self.words_, self.counts_).number(corpus)
         threads = resolve_jobs(self.n_jobs)
         step = self._make_trainer(rows).sentences
-        history = train(step, corpus, self._schedule(), seed, threads, callback)
+        with self._show_progress(callback) as after_slice:
+            history = train(step, corpus, self._schedule(), seed, threads, after_slice)
         self.losses_ = [*self.losses_, *history.losses]
-        self.words_per_second_ = history.words_per_second
+        self.words_per_second_, self.isa_ = history.words_per_second, isa()
         self.n_tokens_ += corpus.words
         self._vectors = None
+        self._warn(
+            history,
+            f"no sentence has two words that remain with min_count={self.min_count} and "
+            f"sample={self.sample}; a sentence must be a list of words",
+            4,
+        )
 
     def _schedule(self) -> Schedule:
         """Return the learning rates, with the defaults of the architecture and the loss."""
@@ -212,9 +246,10 @@ class Word2Vec(EmbeddingModel):
             # The core compares these integers with 32 random bits.
             keep=(self._keep_probabilities() * 0xFFFFFFFF).astype(np.uint32),
             cbow=self.architecture == "cbow",
-            shared=self.shared_negatives,
+            shared=bool(self.shared_negatives),
             window=self.window,
-            shrink=self.shrink_windows,
+            shrink=bool(self.shrink_windows),
+            sum=self._sums_rows(),
             **loss_arguments(self.loss, self.counts_, self.exponent, self.negatives),
             **self._hot_node_arguments(),
         )
@@ -231,32 +266,39 @@ class Word2Vec(EmbeddingModel):
 
     def _keep_probabilities(self) -> NDArray[np.float64]:
         """Return the probability that an occurrence of each word is kept, (words,)."""
-        share = self.counts_ / self.counts_.sum()
+        frequency = self.counts_ / self.counts_.sum()
         if self.sample == 0:
-            return np.ones_like(share)
-        ratio = self.sample / share
+            return np.ones_like(frequency)
+        ratio = self.sample / frequency
         probabilities: NDArray[np.float64] = np.minimum(np.sqrt(ratio) + ratio, 1.0)
         return probabilities
 
     def _make_row_table(self) -> RowTable:
         return RowTable(None, None, len(self.words_))
 
+    def _sums_rows(self) -> bool:
+        """Return whether the vector of a word is the sum of its rows, not their mean."""
+        return False
+
     def _grow(self, vocabulary: Vocabulary, seed: int) -> None:
         """Renumber the words, and add rows for new words."""
-        old = {word: i for i, word in enumerate(self.words_)}
-        source = np.array([old.get(word, -1) for word in vocabulary.words])
-        known = np.flatnonzero(source >= 0)
+        old_rows_by_word = {word: i for i, word in enumerate(self.words_)}
+        source_rows = np.array([old_rows_by_word.get(word, -1) for word in vocabulary.words])
+        known_rows = np.flatnonzero(source_rows >= 0)
         self.words_, self.counts_ = vocabulary
-        count = self._make_row_table().total
-        input, output = table(count, self.vector_size), table(len(source), self.vector_size)
+        n_rows = self._make_row_table().total
+        input, output = table(n_rows, self.vector_size), table(len(source_rows), self.vector_size)
         output.fill(0.0)
-        self._fill_random(input, 0, len(source), seed + len(old))
-        _copy_rows(input, known, self._input, source[known])
+        self._fill_random(input, 0, len(source_rows), seed + len(old_rows_by_word))
+        _copy_rows(input, known_rows, self._input, source_rows[known_rows])
         if self.loss != "hierarchical":
-            _copy_rows(output, known, self._output, source[known])
+            _copy_rows(output, known_rows, self._output, source_rows[known_rows])
         # The rows of n-grams follow the rows of all words. The number of n-grams does not change.
-        ngrams = count - len(source)
-        new_rows, old_rows = slice(len(source), count), slice(len(old), len(old) + ngrams)
+        n_ngrams = n_rows - len(source_rows)
+        new_rows, old_rows = (
+            slice(len(source_rows), n_rows),
+            slice(len(old_rows_by_word), len(old_rows_by_word) + n_ngrams),
+        )
         _copy_rows(input, new_rows, self._input, old_rows)
         self._input, self._output = input, output
 
@@ -278,6 +320,71 @@ class Word2Vec(EmbeddingModel):
         """Mean loss of the last epoch."""
         self._check_fitted()
         return self.losses_[-1]
+
+    def huffman_tree(self) -> HuffmanTree:
+        """Return the tree of hierarchical softmax; its inner node n is row n of ``output_``.
+
+        >>> text = [["the", "cat", "purrs"], ["the", "dog", "barks"]] * 50
+        >>> model = Word2Vec(8, loss="hierarchical", min_count=1, n_jobs=1, random_state=0)
+        >>> tree = model.fit(text).huffman_tree()
+        >>> tree.code("the"), tree.code("barks"), tree.depth
+        ('0', '111', 3)
+        """
+        self._check_fitted()
+        if self.loss != "hierarchical":
+            raise InputError(f"loss is {self.loss!r}: only loss='hierarchical' has a tree")
+        return HuffmanTree(self.words_, self.counts_)
+
+    def output_probabilities(self, words: str | Sequence[str]) -> NDArray[np.float64]:
+        """Return p(w | words) of each word w of the vocabulary, (words,), in their order.
+
+        The input is one word, or several words of a context; h is the mean of their vectors:
+
+        - "softmax": exp(h·W[w]) / Σ exp(h·W[v])
+        - "hierarchical": the product of the sigmoids on the path to w
+        - "negative": the softmax, as in gensim. The scores are trained for another purpose, to
+          separate w from random words, so the probabilities are only a guide.
+        - "ova": σ(h·W[w]); the sum is not 1
+        """
+        self._check_fitted()
+        context = [words] if isinstance(words, str) else list(words)
+        if not context:
+            raise InputError("words is an empty list: must contain at least one word")
+        scores = self.output_.astype(np.float64) @ self._hidden(context)
+        if self.loss == "hierarchical":
+            # The last row belongs to no node: a tree has one inner node less than words.
+            return np.exp(self.huffman_tree().log_probabilities(scores[:-1]))
+        probabilities: NDArray[np.float64] = (expit if self.loss == "ova" else softmax)(scores)
+        return probabilities
+
+    def predict_words(self, words: str | Sequence[str], k: int = 10) -> list[WordProbability]:
+        """Return the k most probable words near a word, or near several: p(w_o | w_i).
+
+        See `output_probabilities`. Words of equal probability are in the order of the vocabulary.
+
+        >>> text = [["the", "cat", "purrs"], ["the", "dog", "barks"]] * 50
+        >>> options = {"min_count": 1, "sample": 0, "alpha": 0.1, "n_jobs": 1, "random_state": 0}
+        >>> model = Word2Vec(8, loss="softmax", epochs=50, **options).fit(text)
+        >>> [(word, round(p, 1)) for word, p in model.predict_words("purrs", k=2)]
+        [('cat', 0.6), ('the', 0.4)]
+        """
+        k = as_positive(k, "k")
+        probabilities = self.output_probabilities(words)
+        best = np.argsort(-probabilities, kind="stable")[:k]
+        return [WordProbability(self.words_[i], float(probabilities[i])) for i in best.tolist()]
+
+    def _hidden(self, words: Sequence[str]) -> NDArray[np.float64]:
+        """Return the hidden vector h of a context, (vector_size,), as in training."""
+        rows = np.concatenate([self._rows_of(word) for word in words])
+        mean: NDArray[np.float64] = rows.mean(axis=0, dtype=np.float64)
+        return mean
+
+    def _rows_of(self, word: str) -> Table:
+        """Return the input rows of a word, (rows, vector_size)."""
+        row = self.vectors_.index.get(word)
+        if row is None:
+            raise UnknownWordError(f"{word!r} has no vector")
+        return self.input_[row : row + 1]
 
 
 def _copy_rows(target: Table, to: Any, source: Table, rows: Any) -> None:

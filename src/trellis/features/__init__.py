@@ -1,9 +1,11 @@
 """Feature extraction: convert tokens to sparse rows by templates, windows or Python functions."""
 
-from trellis.features.spec import Field, Gazetteer, Part, Spec, Template
+from trellis.features.lists import read_clusters
+from trellis.features.spec import Clusters, Field, Gazetteer, Part, Spec, Template
 from trellis.features.window import Window, chunking, chunking_rich, default_spec, named, ner, pos
 
 __all__ = [
+    "Clusters",
     "Field",
     "Gazetteer",
     "Part",
@@ -16,4 +18,5 @@ __all__ = [
     "named",
     "ner",
     "pos",
+    "read_clusters",
 ]

@@ -2,7 +2,7 @@
 
 The native core does the work.
 
->>> from trellis.features.window import named
+>>> from trellis.features.window import default_spec, named
 >>> features = TemplateFeatures(named(["w[0]", "lower[-1]|suffix2[0]"]))
 >>> batch = features.learn([["New", "York"]])
 >>> features.names()
@@ -13,7 +13,7 @@ The native core does the work.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -28,6 +28,8 @@ from trellis.features.spec import ORIGINS, Field, Spec
 
 __all__ = ["TemplateFeatures", "derive"]
 
+_CLUSTER_KINDS = ("cluster", "cluster_prefix")
+_CLUSTER_LISTS = ("words", "clusters")
 _NONE = 0xFFFFFFFF  # marks an unused element of a key: kNone in cpp/core/base
 
 
@@ -87,57 +89,105 @@ class TemplateFeatures:
     def names(self, edge: bool = False) -> list[str]:
         """Return the name of each attribute."""
         values = self._strings(raw=False)
-        keys = self._core.keys(edge).reshape(-1, self._core.key_size)
+        key_rows = self._core.keys(edge).reshape(-1, self._core.key_size)
         names = []
-        for head, *parts in keys.tolist():
+        for head, *parts in key_rows.tolist():
             first, *literals = self._literals[head]
             names.append(
-                first + "".join(values[v] + text for v, text in zip(parts, literals, strict=False))
+                first
+                + "".join(
+                    values[value_number] + text
+                    for value_number, text in zip(parts, literals, strict=False)
+                )
             )
         return names
+
+    def values_of_column(self, column: int) -> list[str]:
+        """Return the values of a column that are attributes, in the order of training.
+
+        The result is empty if no template is the value of the column at the position itself.
+
+        >>> from trellis.features.window import default_spec
+        >>> features = TemplateFeatures(default_spec(("Ann", "NNP")))
+        >>> batch = features.learn([[("Ann", "NNP"), ("sings", "VBZ")]])
+        >>> features.values_of_column(1)
+        ['NNP', 'VBZ']
+        """
+        wanted = Field(column)
+        heads = [
+            self._literals.index(t.literals)
+            for t in self.spec.templates
+            if [(p.offset, p.origin, self.spec.fields[p.field]) for p in t.parts]
+            == [(0, "here", wanted)]
+        ]
+        values = self._strings(raw=False)
+        keys = self._core.keys(False).reshape(-1, self._core.key_size)
+        return [values[key[1]] for key in keys[np.isin(keys[:, 0], heads)].tolist()]
 
     def keep(self, ids: NDArray[np.int32], edge_ids: NDArray[np.int32]) -> None:
         """Remove all attributes except these, and renumber these from 0."""
         size = self._core.key_size
         keys = self._core.keys(False).reshape(-1, size)[ids]
         edge_keys = self._core.keys(True).reshape(-1, size)[edge_ids]
-        values, raw = self._strings(raw=False), self._strings(raw=True)
+        field_values, column_values = self._strings(raw=False), self._strings(raw=True)
         self._core = self._new_core()
-        self._core.restore(values, raw, keys.reshape(-1), edge_keys.reshape(-1))
+        self._core.restore(field_values, column_values, keys.reshape(-1), edge_keys.reshape(-1))
 
-    def add_names(self, packed: Any, which: NDArray[np.int64], edge: bool) -> NDArray[np.int64]:
+    def add_names(
+        self, packed: Any, name_indices: NDArray[np.int64], edge: bool
+    ) -> NDArray[np.int64]:
         """Add attributes by their names in another program; return the name index of each.
 
         ``packed`` is (data, begin, size) in UTF-8; see `trellis.features.names`.
         """
-        used = {t.literals for t in self.spec.templates if t.edge == edge}
-        numbers = [n for n, literals in enumerate(self._literals) if literals in used]
+        used_literals = {
+            template.literals for template in self.spec.templates if template.edge == edge
+        }
+        template_indices = [
+            n for n, literals in enumerate(self._literals) if literals in used_literals
+        ]
         literals = [list(texts) for texts in self._literals]
         try:
             data, begin, size = packed
-            return self._core.add_names(data, begin, size, which, literals, numbers, edge)
+            return self._core.add_names(
+                data, begin, size, name_indices, literals, template_indices, edge
+            )
         except ValueError as error:
             raise InputError(str(error)) from None
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return (meta, tensors), from which `from_parts` builds an equal extractor."""
+        spec = self.spec.to_json()
         tensors: dict[str, NDArray[Any]] = {
             "keys": self._core.keys(False),
             "edge_keys": self._core.keys(True),
         }
-        for name, raw in (("values", False), ("words", True)):
-            data, ends = self._core.strings(raw)
+        for name, is_raw in (("values", False), ("words", True)):
+            data, ends = self._core.strings(is_raw)
             tensors |= {f"{name}.bytes": data.view(np.uint8), f"{name}.ends": ends}
-        return {"spec": self.spec.to_json()}, tensors
+        for name, strings in self._cluster_strings().items():
+            tensors |= _pack(name, strings)
+        for table in spec.get("clusters", ()):
+            # A large list of words is no JSON for the header of a file.
+            table |= {name: [] for name in _CLUSTER_LISTS}
+        return {"spec": spec}, tensors
+
+    def _cluster_strings(self) -> dict[str, Sequence[str]]:
+        """Return the words and the clusters of each table, by the name of their tensors."""
+        return {
+            f"clusters{n}.{name}": getattr(table, name)
+            for n, table in enumerate(self.spec.clusters)
+            for name in _CLUSTER_LISTS
+        }
 
     @classmethod
     def from_parts(
         cls, meta: Mapping[str, Any], tensors: Mapping[str, NDArray[Any]], strings: Any
     ) -> TemplateFeatures:
         """Build the extractor from its parts; `strings(name)` returns validated strings."""
-        features = cls(Spec.from_json(meta.get("spec")))
+        features = cls(Spec.from_json(_restore_clusters(meta.get("spec"), strings)))
         keys, edge_keys = (
-            np.ascontiguousarray(tensors[n], np.uint32) for n in ("keys", "edge_keys")
+            np.ascontiguousarray(tensors[name], np.uint32) for name in ("keys", "edge_keys")
         )
         try:
             features._core.restore(strings("values"), strings("words"), keys, edge_keys)
@@ -148,20 +198,21 @@ class TemplateFeatures:
 
     def _check_keys(self) -> None:
         """Raise InputError unless each key has one value for each part of its template."""
-        parts = np.array([len(literals) - 1 for literals in self._literals], dtype=np.int64)
+        part_counts = np.array([len(literals) - 1 for literals in self._literals], dtype=np.int64)
         for edge in (False, True):
             keys = self._core.keys(edge).reshape(-1, self._core.key_size)
-            if len(keys) and int(keys[:, 0].max()) >= len(parts):
+            if len(keys) and int(keys[:, 0].max()) >= len(part_counts):
                 raise InputError("keys: a template index is out of range")
-            expected = np.arange(self._core.key_size - 1) < parts[keys[:, 0]][:, None]
-            if not np.array_equal(keys[:, 1:] != _NONE, expected):
+            has_value = np.arange(self._core.key_size - 1) < part_counts[keys[:, 0]][:, None]
+            if not np.array_equal(keys[:, 1:] != _NONE, has_value):
                 raise InputError("keys: a key has more or fewer values than its template")
 
     # The object of the core cannot be pickled, so pickle stores the parts of a model file.
     def __getstate__(self) -> dict[str, Any]:
         meta, tensors = self.to_parts()
-        names = {n: self._strings(raw=n == "words") for n in ("values", "words")}
-        return {"meta": meta, "tensors": tensors, "strings": names}
+        strings = {name: self._strings(raw=name == "words") for name in ("values", "words")}
+        strings |= {name: [*values] for name, values in self._cluster_strings().items()}
+        return {"meta": meta, "tensors": tensors, "strings": strings}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         features = self.from_parts(state["meta"], state["tensors"], state["strings"].__getitem__)
@@ -176,41 +227,56 @@ class TemplateFeatures:
             lower = gazetteer.lower
             for n, field in enumerate(self.spec.fields):
                 if field.kind == "gazetteer" and field.pattern == gazetteer.name:
-                    compared = Field(field.column, "lower" if lower else "value")
-                    if compared not in fields:
-                        fields.append(compared)
+                    compared_field = Field(field.column, "lower" if lower else "value")
+                    if compared_field not in fields:
+                        fields.append(compared_field)
                     phrases = [
                         [word.lower() if lower else word for word in phrase]
                         for phrase in gazetteer.phrases
                     ]
-                    gazetteers.append((n, fields.index(compared), phrases))
+                    gazetteers.append((n, fields.index(compared_field), phrases))
         self._fields = fields
-        number = {literals: n for n, literals in enumerate(self._literals)}
+        literals_index = {literals: n for n, literals in enumerate(self._literals)}
         try:
-            return self._make_core(fields, number, gazetteers)
+            return self._make_core(fields, literals_index, gazetteers)
         except (TypeError, UnicodeError):  # nanobind cannot pass a str with lone surrogates
             raise InputError(
                 "the spec contains text with unpaired surrogates, which is not valid Unicode"
             ) from None
 
     def _make_core(
-        self, fields: list[Field], number: dict[Any, int], gazetteers: Any
+        self, fields: list[Field], literals_index: dict[Any, int], gazetteers: Any
     ) -> _core.Extractor:
+        tables = {table.name: table for table in self.spec.clusters}
+
+        def compute(n: int, text: str) -> str | None:
+            field = fields[n]
+            if field.kind in _CLUSTER_KINDS:
+                return tables[field.pattern].find(text, field.size)
+            return derive(field, text)
+
         return _core.Extractor(
-            [(f.column, f.kind if KINDS[f.kind].native else "python", f.size) for f in fields],
+            [
+                (field.column, field.kind if KINDS[field.kind].native else "python", field.size)
+                for field in fields
+            ],
             [
                 (
-                    number[t.literals],
-                    t.edge,
-                    [(p.offset, p.field, ORIGINS.index(p.origin)) for p in t.parts],
+                    literals_index[template.literals],
+                    template.edge,
+                    [
+                        (part.offset, part.field, ORIGINS.index(part.origin))
+                        for part in template.parts
+                    ],
                 )
-                for t in self.spec.templates
-                if not (t.edge and not t.parts)  # the label bigram is not an attribute
+                for template in self.spec.templates
+                # The label bigram is not an attribute.
+                if not (template.edge and not template.parts)
             ],
             None if self.spec.outside is None else tuple(map(list, self.spec.outside)),
             gazetteers,
             "",
-            lambda n, text: derive(fields[n], text),
+            compute,
         )
 
     def _batch(self, X: Any, run: Any) -> FeatureBatch:
@@ -241,3 +307,22 @@ def derive(field: Field, value: str) -> str | None:
         return field.match(value)
     assert kind.derive is not None  # the core computes positions and gazetteers
     return kind.derive(value, field.size)
+
+
+def _pack(name: str, strings: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Return the UTF-8 bytes of strings, and the offset at which each begins, then the end."""
+    encoded = [text.encode() for text in strings]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    return {f"{name}.bytes": np.frombuffer(b"".join(encoded), np.uint8), f"{name}.ends": ends}
+
+
+def _restore_clusters(spec: Any, strings: Any) -> Any:
+    """Return the JSON of a spec with the words of its clusters, which are tensors in a file."""
+    tables = spec.get("clusters") if isinstance(spec, dict) else None
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        return spec
+    restored = [
+        table | {name: strings(f"clusters{n}.{name}") for name in _CLUSTER_LISTS}
+        for n, table in enumerate(tables)
+    ]
+    return {**spec, "clusters": restored}

@@ -31,7 +31,7 @@ class FieldKind(NamedTuple):
     regular: bool = False
     """True if ``pattern`` is a regular expression; see `Field.match`."""
     named: bool = False
-    """True if ``pattern`` is the name of a gazetteer."""
+    """True if ``pattern`` is the name of a gazetteer or of clusters."""
     positional: bool = False
     """True if the field depends on the position and reads no column."""
     native: bool = True
@@ -153,6 +153,18 @@ KINDS: dict[str, FieldKind] = {
         "'B' on the first and 'I' on the other tokens of a phrase of the gazetteer named "
         "`pattern`, no value elsewhere",
         named=True,
+    ),
+    "cluster": FieldKind(
+        "the cluster of the value in the clusters named `pattern`, of the value in lower case if "
+        "the value has none; no value for other words",
+        named=True,
+        native=False,
+    ),
+    "cluster_prefix": FieldKind(
+        "the first `size` characters of that cluster, or all of a shorter one",
+        sized=True,
+        named=True,
+        native=False,
     ),
 }
 """All kinds of fields by name."""

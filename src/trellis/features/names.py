@@ -43,11 +43,11 @@ def from_names(
     [0, 1, 1]
     """
     features = TemplateFeatures(spec)
-    sources = []
+    source_indices = []
     for group, edge in ((names, False), (edge_names, True)):
-        packed, which = group if isinstance(group, tuple) else _pack_names(group)
-        sources.append(features.add_names(packed, which, edge))
-    return features, sources[0], sources[1]
+        packed_names, name_indices = group if isinstance(group, tuple) else _pack_names(group)
+        source_indices.append(features.add_names(packed_names, name_indices, edge))
+    return features, source_indices[0], source_indices[1]
 
 
 def _pack_names(names: Sequence[str]) -> tuple[Packed, NDArray[np.int64]]:
@@ -62,11 +62,11 @@ def cut(name: str, literals: tuple[str, ...]) -> list[tuple[str, ...]]:
 
     This function is the reference for the fast version in cpp/core/features/name_parser.hpp.
     """
-    head, *following = literals
-    if not name.startswith(head):
+    first_literal, *other_literals = literals
+    if not name.startswith(first_literal):
         return []
     splits: list[tuple[str, ...]] = []
-    for values in _find_splits(name, len(head), following):
+    for values in _find_splits(name, len(first_literal), other_literals):
         splits.append(values)
         if len(splits) > _MAX_CUTS:
             raise InputError(

@@ -31,14 +31,31 @@ from typing import Any, TypeVar
 
 from trellis.errors import FormatError, InputError
 from trellis.features.kinds import KINDS, ascii_lower
+from trellis.features.linear_regex import LinearRegex
+from trellis.features.lists import Clusters, Gazetteer, check_items, check_types
 
-__all__ = ["KINDS", "ORIGINS", "Draft", "Field", "Gazetteer", "Part", "Spec", "Template"]
+__all__ = [
+    "KINDS",
+    "ORIGINS",
+    "Clusters",
+    "Draft",
+    "Field",
+    "Gazetteer",
+    "Part",
+    "Spec",
+    "Template",
+]
 
 ORIGINS = ("here", "first", "last")
 """The position from which an offset counts: position i, the first or the last position."""
 
 _T = TypeVar("_T")
-_MAX_INT32 = 2**31 - 1  # sizes, columns and offsets are int32 in the core
+# `re` is faster than `LinearRegex`. With one choice and a short value it takes at most 64² steps
+# for each character of the pattern.
+_SHORT_VALUE = 64
+_CHOICE = re.compile(r"[*+?{|]\??")
+_MAX_INT32 = 2**31 - 1  # sizes and offsets are int32 in the core
+_MAX_COLUMN = 2**16 - 1  # the core has a list per column, so a large number would fill the memory
 
 
 @dataclass(frozen=True)
@@ -57,15 +74,15 @@ class Field:
     size: int = 0
     """Number of code points of a prefix or suffix, or the maximum of a length. Else 0."""
     pattern: str = ""
-    """A regular expression of `re`, or the name of a gazetteer. Empty for other kinds."""
+    """A regular expression of `re`, or the name of a gazetteer or of clusters. Empty for others."""
 
     def __post_init__(self) -> None:
-        _check_types(self, column=int, kind=str, size=int, pattern=str)
+        check_types(self, column=int, kind=str, size=int, pattern=str)
         if self.kind not in KINDS:
             raise InputError(f"kind is {self.kind!r}: must be one of {', '.join(KINDS)}")
         kind, name = KINDS[self.kind], f"a field of kind {self.kind!r}"
-        if not 0 <= self.column <= _MAX_INT32:
-            raise InputError(f"{name}: column must be 0 to {_MAX_INT32}, got {self.column}")
+        if not 0 <= self.column <= _MAX_COLUMN:
+            raise InputError(f"{name}: column must be 0 to {_MAX_COLUMN}, got {self.column}")
         if kind.positional and self.column:
             raise InputError(f"{name} reads no column, got column={self.column}")
         if kind.sized and not 1 <= self.size <= _MAX_INT32:
@@ -84,7 +101,7 @@ class Field:
             return re.compile(self.pattern)
         except (re.error, OverflowError, RecursionError) as error:
             raise InputError(
-                f"pattern {self.pattern!r} is not a regular expression: {error}"
+                f"pattern {self.pattern!r:.60} is not a regular expression: {error}"
             ) from None
 
     def match(self, value: str) -> str:
@@ -95,11 +112,38 @@ class Field:
         >>> Field(kind="test", pattern="^[0-9]+$").match("A380-800")
         'false'
         """
-        match = self.regex.search(value)
+        span = self._find(value)
         if self.kind == "test":
-            return "true" if match else "false"
-        text = match.group() if match else ""
+            return "true" if span else "false"
+        text = value[slice(*span)] if span else ""
         return ascii_lower(text) if self.kind == "ascii_lower_match" else text
+
+    def check_linear(self) -> None:
+        """Raise InputError if the expression cannot be matched in linear time: see `LinearRegex`.
+
+        An expression in a model file must have this property. Others are matched by `re`.
+        """
+        if KINDS[self.kind].regular:
+            LinearRegex(self.pattern)
+
+    @cached_property
+    def _linear(self) -> LinearRegex | None:
+        try:
+            return LinearRegex(self.pattern)
+        except InputError:
+            return None
+
+    def _find(self, value: str) -> tuple[int, int] | None:
+        """Return (begin, end) of the first match in a value, or None."""
+        if (len(value) <= _SHORT_VALUE and self._is_simple) or self._linear is None:
+            match = self.regex.search(value)
+            return None if match is None else match.span()
+        return self._linear.search(value)
+
+    @cached_property
+    def _is_simple(self) -> bool:
+        """True if `re` has to choose between ways to match in at most one place of the pattern."""
+        return len(_CHOICE.findall(self.pattern.replace("(?", "("))) <= 1
 
 
 @dataclass(frozen=True)
@@ -112,7 +156,7 @@ class Part:
     origin: str = "here"
 
     def __post_init__(self) -> None:
-        _check_types(self, offset=int, field=int, origin=str)
+        check_types(self, offset=int, field=int, origin=str)
         if self.origin not in ORIGINS:
             raise InputError(f"a part's origin must be one of {ORIGINS}, got {self.origin!r}")
         if abs(self.offset) > _MAX_INT32:
@@ -133,36 +177,14 @@ class Template:
     edge: bool = False
 
     def __post_init__(self) -> None:
-        _check_types(self, name=str, parts=tuple, literals=tuple, edge=bool)
-        _check_items(f"parts of template {self.name!r}", self.parts, Part)
-        _check_items(f"literals of template {self.name!r}", self.literals, str)
+        check_types(self, name=str, parts=tuple, literals=tuple, edge=bool)
+        check_items(f"parts of template {self.name!r}", self.parts, Part)
+        check_items(f"literals of template {self.name!r}", self.literals, str)
         if len(self.literals) != len(self.parts) + 1:
             raise InputError(
                 f"template {self.name!r} has {len(self.parts)} parts and {len(self.literals)} "
                 "literals; it must have one literal more than parts"
             )
-
-
-@dataclass(frozen=True)
-class Gazetteer:
-    """Phrases to search from left to right; the longest phrase that starts at a token is used.
-
-    >>> Gazetteer("city", (("paris",), ("new", "york")))
-    Gazetteer(name='city', phrases=(('paris',), ('new', 'york')), lower=True)
-    """
-
-    name: str
-    phrases: tuple[tuple[str, ...], ...]
-    lower: bool = True
-    """True to compare phrases and tokens in lower case."""
-
-    def __post_init__(self) -> None:
-        _check_types(self, name=str, phrases=tuple, lower=bool)
-        _check_items(f"phrases of gazetteer {self.name!r}", self.phrases, tuple)
-        for phrase in self.phrases:
-            _check_items(f"phrase {phrase} of gazetteer {self.name!r}", phrase, str)
-            if not phrase:
-                raise InputError(f"gazetteer {self.name!r} has an empty phrase")
 
 
 @dataclass(frozen=True)
@@ -179,12 +201,14 @@ class Spec:
     templates: tuple[Template, ...]
     outside: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     gazetteers: tuple[Gazetteer, ...] = ()
+    clusters: tuple[Clusters, ...] = ()
 
     def __post_init__(self) -> None:
-        _check_types(self, fields=tuple, templates=tuple, gazetteers=tuple)
-        _check_items("fields", self.fields, Field)
-        _check_items("templates", self.templates, Template)
-        _check_items("gazetteers", self.gazetteers, Gazetteer)
+        check_types(self, fields=tuple, templates=tuple, gazetteers=tuple, clusters=tuple)
+        check_items("fields", self.fields, Field)
+        check_items("templates", self.templates, Template)
+        check_items("gazetteers", self.gazetteers, Gazetteer)
+        check_items("clusters", self.clusters, Clusters)
         self._check_outside()
         self._check_references()
         distinct: dict[Any, Template] = {}
@@ -200,7 +224,7 @@ class Spec:
         for side, values in zip(("before", "after"), self.outside, strict=True):
             if not isinstance(values, tuple) or not values:
                 raise InputError(f"outside: the values {side} must be a tuple of at least one str")
-            _check_items(f"outside values {side}", values, str)
+            check_items(f"outside values {side}", values, str)
 
     def _check_references(self) -> None:
         for template in self.templates:
@@ -210,35 +234,55 @@ class Spec:
                         f"template {template.name!r} refers to field {part.field}, but there are "
                         f"{len(self.fields)} fields"
                     )
-        names = {g.name for g in self.gazetteers}
-        if len(names) < len(self.gazetteers):
-            raise InputError(f"two of {len(self.gazetteers)} gazetteers have the same name")
-        for f in self.fields:
-            if f.kind == "gazetteer" and f.pattern not in names:
+        self._check_names("gazetteer", "gazetteers", self.gazetteers)
+        self._check_names("cluster", "clusters", self.clusters)
+
+    def _check_names(self, kind: str, title: str, tables: Iterable[Gazetteer | Clusters]) -> None:
+        """Raise InputError if a field of this kind, or of its prefixes, refers to no table."""
+        names = [table.name for table in tables]
+        if len({*names}) < len(names):
+            raise InputError(f"two of {len(names)} {title} have the same name")
+        for token_field in self.fields:
+            is_of_kind = token_field.kind.removesuffix("_prefix") == kind
+            if is_of_kind and token_field.pattern not in names:
+                name = token_field.pattern
                 raise InputError(
-                    f"a field refers to gazetteer {f.pattern!r}; there are {sorted(names)}"
+                    f"a field refers to {kind} {name!r}: must be one of {sorted(names)}"
                 )
 
     @property
     def columns(self) -> int:
         """The smallest number of columns that tokens must have."""
-        return 1 + max((f.column for f in self.fields), default=0)
+        return 1 + max((token_field.column for token_field in self.fields), default=0)
 
     def to_json(self) -> dict[str, Any]:
         """Return the spec as JSON values for `from_json`; defaults are omitted."""
         data: dict[str, Any] = {
-            "fields": [_as_dict(f) for f in self.fields],
+            "fields": [_as_dict(token_field) for token_field in self.fields],
             "templates": [
-                _as_dict(t) | {"parts": [_as_dict(p) for p in t.parts], "literals": [*t.literals]}
-                for t in self.templates
+                _as_dict(template)
+                | {
+                    "parts": [_as_dict(part) for part in template.parts],
+                    "literals": [*template.literals],
+                }
+                for template in self.templates
             ],
         }
         if self.outside is not None:
             data["outside"] = [[*values] for values in self.outside]
         if self.gazetteers:
             data["gazetteers"] = [
-                _as_dict(g) | {"phrases": [[*phrase] for phrase in g.phrases]}
-                for g in self.gazetteers
+                _as_dict(gazetteer) | {"phrases": [[*phrase] for phrase in gazetteer.phrases]}
+                for gazetteer in self.gazetteers
+            ]
+        if self.clusters:
+            data["clusters"] = [
+                {
+                    "name": table.name,
+                    "words": [*table.words],
+                    "clusters": [*table.clusters],
+                }
+                for table in self.clusters
             ]
         return data
 
@@ -276,8 +320,8 @@ class Draft:
     ) -> None:
         """Add a template; each part is (offset, field) or (offset, field, origin)."""
         indexed_parts = [
-            Part(offset, self.fields.setdefault(f, len(self.fields)), *origin)
-            for offset, f, *origin in parts
+            Part(offset, self.fields.setdefault(token_field, len(self.fields)), *origin)
+            for offset, token_field, *origin in parts
         ]
         self.templates.append(Template(name, tuple(indexed_parts), tuple(literals), edge))
 
@@ -285,29 +329,15 @@ class Draft:
         self,
         outside: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
         gazetteers: Iterable[Gazetteer] = (),
+        clusters: Iterable[Clusters] = (),
     ) -> Spec:
         """Return the spec of all templates that were added."""
-        return Spec(tuple(self.fields), tuple(self.templates), outside, tuple(gazetteers))
-
-
-def _check_types(instance: object, **types: type) -> None:
-    for name, kind in types.items():
-        value = getattr(instance, name)
-        # bool is a subclass of int, but True is not a valid offset.
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise InputError(
-                f"{type(instance).__name__}: {name} must be {kind.__name__}, got {value!r}"
-            )
-
-
-def _check_items(name: str, values: tuple[Any, ...], kind: type) -> None:
-    for n, value in enumerate(values):
-        if not isinstance(value, kind):
-            raise InputError(f"{name}: item {n} must be {kind.__name__}, got {value!r}")
+        lists = tuple(gazetteers), tuple(clusters)
+        return Spec(tuple(self.fields), tuple(self.templates), outside, *lists)
 
 
 def _as_dict(value: Any) -> dict[str, Any]:
-    defaults = {f.name: f.default for f in fields(value)}
+    defaults = {attribute.name: attribute.default for attribute in fields(value)}
     values = {name: getattr(value, name) for name in defaults}
     return {name: item for name, item in values.items() if item != defaults[name]}
 
@@ -316,12 +346,12 @@ def _build(cls: type[_T], where: str, data: object) -> _T:
     """Return cls(**data), with lists as tuples; raise FormatError if the keys are wrong."""
     if not isinstance(data, dict):
         raise FormatError(f"{where}: expected an object, got {data!r:.80}")
-    required = _REQUIRED[cls]
+    required_names = _REQUIRED[cls]
     for key in data:
-        if key not in required:
+        if key not in required_names:
             raise FormatError(f"{where}: unknown key {key!r:.80}")
-    for name in required:
-        if required[name] and name not in data:
+    for name in required_names:
+        if required_names[name] and name not in data:
             raise FormatError(f"{where}: key {name!r} is missing")
     arguments = {
         key: _build_all(_NESTED[cls, key], f"{where}: {key}", value)
@@ -350,11 +380,12 @@ def _to_tuples(value: Any, depth: int) -> Any:
 
 _REQUIRED: dict[type, dict[str, bool]] = {
     cls: {f.name: f.default is MISSING for f in fields(cls)}
-    for cls in (Spec, Field, Template, Part, Gazetteer)
+    for cls in (Spec, Field, Template, Part, Gazetteer, Clusters)
 }
 _NESTED: dict[tuple[type, str], type] = {
     (Spec, "fields"): Field,
     (Spec, "templates"): Template,
     (Spec, "gazetteers"): Gazetteer,
+    (Spec, "clusters"): Clusters,
     (Template, "parts"): Part,
 }

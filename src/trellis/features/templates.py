@@ -43,15 +43,15 @@ def parse(source: str | PathLike[str]) -> Spec:
     trellis.errors.FormatError: template, line 1: expected %x[row,column] at '%x[0]'
     """
     draft = Draft()
-    for where, line in numbered_lines(source, "template"):
+    for location, line in numbered_lines(source, "template"):
         if not line or line.startswith("#"):
             continue
         if line[0] not in "UB":
-            raise FormatError(f"{where}: a template must start with U or B, got {line!r}")
+            raise FormatError(f"{location}: a template must start with U or B, got {line!r}")
         # re.split with groups returns literal, row, column, literal, row, column, …, literal.
-        pieces = _MACRO.split(line)
-        literals, rows, columns = pieces[::3], pieces[1::3], pieces[2::3]
-        _check_template(where, literals, rows)
+        fragments = _MACRO.split(line)
+        literals, rows, columns = fragments[::3], fragments[1::3], fragments[2::3]
+        _check_template(location, literals, rows)
         parts = [
             (int(row), Field(column=int(column))) for row, column in zip(rows, columns, strict=True)
         ]
@@ -59,13 +59,13 @@ def parse(source: str | PathLike[str]) -> Spec:
     return draft.spec(outside=_make_outside_values(draft))
 
 
-def _check_template(where: str, literals: list[str], rows: list[str]) -> None:
+def _check_template(location: str, literals: list[str], rows: list[str]) -> None:
     for text in literals:
         if "%" in text:
-            raise FormatError(f"{where}: expected %x[row,column] at {text[text.index('%') :]!r}")
+            raise FormatError(f"{location}: expected %x[row,column] at {text[text.index('%') :]!r}")
     for row in rows:
         if abs(int(row)) > _MAX_ROW:
-            raise FormatError(f"{where}: row {row} is out of range: must be within ±{_MAX_ROW}")
+            raise FormatError(f"{location}: row {row} is out of range: must be within ±{_MAX_ROW}")
 
 
 def _make_outside_values(draft: Draft) -> tuple[tuple[str, ...], tuple[str, ...]]:

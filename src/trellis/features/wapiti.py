@@ -70,21 +70,21 @@ def parse(source: str | PathLike[str]) -> Spec:
     trellis.errors.FormatError: pattern, line 2: %t takes a regular expression: '%t[0,0]'
     """
     draft = Draft()
-    for where, line in numbered_lines(source, "pattern"):
+    for location, line in numbered_lines(source, "pattern"):
         text = line.partition("#")[0].rstrip()
         if not text:
             continue
-        kind = text[0].lower()
-        if kind not in _EDGES:
-            raise FormatError(f"{where}: a pattern must start with u, b or *, got {text!r}")
-        text = kind + text[1:]
-        parts, literals = _parse_commands(where, text)
-        for edge in _EDGES[kind]:
+        pattern_type = text[0].lower()
+        if pattern_type not in _EDGES:
+            raise FormatError(f"{location}: a pattern must start with u, b or *, got {text!r}")
+        text = pattern_type + text[1:]
+        parts, literals = _parse_commands(location, text)
+        for edge in _EDGES[pattern_type]:
             draft.add(text, parts, literals, edge)
     return draft.spec(outside=OUTSIDE)
 
 
-def _parse_commands(where: str, text: str) -> tuple[list[tuple[int, Field, str]], list[str]]:
+def _parse_commands(location: str, text: str) -> tuple[list[tuple[int, Field, str]], list[str]]:
     """Return the parts of a pattern, and the literals around them."""
     commands = [*_COMMAND.finditer(text)]
     starts, ends = [c.start() for c in commands], [c.end() for c in commands]
@@ -92,20 +92,24 @@ def _parse_commands(where: str, text: str) -> tuple[list[tuple[int, Field, str]]
     literals = [text[start:end] for start, end in spans]
     for literal in literals:
         if "%" in literal:
-            tail = literal[literal.index("%") :]
-            raise FormatError(f"{where}: expected %x, %t or %m with [row,column…] at {tail!r}")
-    return [_parse_part(where, command) for command in commands], literals
+            invalid_text = literal[literal.index("%") :]
+            raise FormatError(
+                f"{location}: expected %x, %t or %m with [row,column…] at {invalid_text!r}"
+            )
+    return [_parse_part(location, command) for command in commands], literals
 
 
-def _parse_part(where: str, command: re.Match[str]) -> tuple[int, Field, str]:
+def _parse_part(location: str, command: re.Match[str]) -> tuple[int, Field, str]:
     letter, row, column = command["letter"], int(command["row"]), int(command["column"])
     if (command["regex"] is None) != (letter in "xX"):
-        takes = "no" if letter in "xX" else "a"
-        raise FormatError(f"{where}: %{letter} takes {takes} regular expression: {command[0]!r}")
+        article = "no" if letter in "xX" else "a"
+        raise FormatError(
+            f"{location}: %{letter} takes {article} regular expression: {command[0]!r}"
+        )
     try:
         pattern = "" if command["regex"] is None else regex(command["regex"])
     except FormatError as error:
-        raise FormatError(f"{where}: {error}") from None
+        raise FormatError(f"{location}: {error}") from None
     field = Field(column, _KINDS[letter], pattern=pattern)
     if not command["at"]:
         return row, field, "here"
@@ -125,11 +129,13 @@ def regex(pattern: str) -> str:
         raise FormatError(f"{pattern!r} is not a regular expression of Wapiti")
     start = "" if body == pattern else r"\A"
     end = r"\Z" if items[-1:] == [("$", "")] else ""
-    middle = items[:-1] if end else items
+    characters = items[:-1] if end else items
     return (
         "(?s)"
         + start
-        + "".join(_convert_character(c) + _REPEATS[times] for c, times in middle)
+        + "".join(
+            _convert_character(character) + _REPEATS[repeat] for character, repeat in characters
+        )
         + end
     )
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields, replace
 
 from trellis.errors import InputError
 from trellis.features.kinds import KINDS
-from trellis.features.spec import Draft, Field, Gazetteer, Spec
+from trellis.features.spec import Clusters, Draft, Field, Gazetteer, Spec
 
 __all__ = ["Window", "chunking", "chunking_rich", "default_spec", "named", "ner", "pos"]
 
@@ -32,6 +32,7 @@ def named(
     columns: Sequence[str] = (),
     gazetteers: Iterable[Gazetteer] = (),
     edges: Iterable[str] = (),
+    clusters: Iterable[Clusters] = (),
 ) -> Spec:
     """Return the spec of templates that are defined by their names.
 
@@ -41,8 +42,9 @@ def named(
     position), ``__BOS__`` (the first position) and ``__EOS__`` (the last position). A field is
     ``w`` (the word), a column, a gazetteer, or a kind of `trellis.features.kinds.KINDS` that needs
     no pattern, with its size if it has one: ``suffix3``. ``columns`` are the names of the columns
-    after the first. ``pos.prefix1`` applies a kind to the column ``pos``. ``edges`` are templates
-    of the transition into a position.
+    after the first. ``pos.prefix1`` applies a kind to the column ``pos``. Clusters are fields by
+    their name, and ``brown.prefix4`` is the start of a cluster. ``edges`` are templates of the
+    transition into a position.
 
     >>> spec = named(["w[0]", "pos.prefix1[0]|pos[1]"], columns=["pos"], edges=["pos[0]"])
     >>> spec.fields[1], spec.templates[2].edge
@@ -52,48 +54,60 @@ def named(
     for argument, value in arguments.items():
         if isinstance(value, str) or not isinstance(value, Iterable):
             raise InputError(f"{argument} must be a list of names, got {value!r}")
-    gazetteers = tuple(gazetteers)
-    known = {"w": Field()}
-    known |= {name: Field(column=n) for n, name in enumerate(columns, start=1)}
-    known |= {g.name: Field(kind="gazetteer", pattern=g.name) for g in gazetteers}
-    if len(known) < 1 + len(columns) + len(gazetteers) or any(map(_parse_kind, known)):
+    gazetteers, clusters = tuple(gazetteers), tuple(clusters)
+    fields_by_name = {"w": Field()}
+    fields_by_name |= {name: Field(column=n) for n, name in enumerate(columns, start=1)}
+    fields_by_name |= {
+        gazetteer.name: Field(kind="gazetteer", pattern=gazetteer.name) for gazetteer in gazetteers
+    }
+    fields_by_name |= {table.name: Field(kind="cluster", pattern=table.name) for table in clusters}
+    lists = gazetteers + clusters
+    if len(fields_by_name) < 1 + len(columns) + len(lists) or any(map(_parse_kind, fields_by_name)):
+        list_names = [table.name for table in lists]
+        title = "gazetteers and clusters" if clusters else "gazetteers"
         raise InputError(
-            f"columns {[*columns]} and gazetteers {[g.name for g in gazetteers]} must have "
+            f"columns {[*columns]} and {title} {list_names} must have "
             "distinct names, other than 'w' and the kinds of fields"
         )
     draft = Draft()
-    for edge, group in ((False, names), (True, edges)):
-        for name in group:
-            _add_template(draft, name, known, edge)
-    return draft.spec(gazetteers=gazetteers)
+    for edge, template_names in ((False, names), (True, edges)):
+        for name in template_names:
+            _add_template(draft, name, fields_by_name, edge)
+    return draft.spec(gazetteers=gazetteers, clusters=clusters)
 
 
-def _add_template(draft: Draft, name: str, known: Mapping[str, Field], edge: bool) -> None:
+def _add_template(draft: Draft, name: str, fields_by_name: Mapping[str, Field], edge: bool) -> None:
     if name in _FLAGS:
         flag = _FLAGS[name]
         parts, literals = ([(0, flag)], [name, ""]) if flag else ([], [name])
     else:
-        texts = name.split("|")
-        matches = [_PART.fullmatch(text) for text in texts]
-        parts = [(int(m[2]), _find_field(m[1], name, known)) for m in matches if m]
-        if len(parts) < len(texts):
-            invalid = texts[matches.index(None)]
+        field_texts = name.split("|")
+        matches = [_PART.fullmatch(text) for text in field_texts]
+        parts = [
+            (int(match[2]), _find_field(match[1], name, fields_by_name))
+            for match in matches
+            if match
+        ]
+        if len(parts) < len(field_texts):
+            invalid = field_texts[matches.index(None)]
             raise InputError(f"template {name!r}: expected field[offset], got {invalid!r}")
         literals = [f"{name}=", *["|"] * (len(parts) - 1), ""]
     draft.add(name, parts, literals, edge)
 
 
-def _find_field(text: str, name: str, known: Mapping[str, Field]) -> Field:
+def _find_field(text: str, name: str, fields_by_name: Mapping[str, Field]) -> Field:
     """Return the field with the name ``text``; errors mention the template ``name``."""
-    if text in known:
-        return known[text]
+    if text in fields_by_name:
+        return fields_by_name[text]
     prefix, _, suffix = text.rpartition(".")
-    column = known.get(prefix or "w")
+    column = fields_by_name.get(prefix or "w")
     kind = _parse_kind(suffix)
+    if column is not None and column.kind == "cluster" and kind and kind[0] == "prefix":
+        return Field(0, "cluster_prefix", kind[1], column.pattern)
     if kind is None or column is None or column.kind != "value":
         raise InputError(
-            f"template {name!r}: field {text!r} is unknown: must be one of {', '.join(known)}, "
-            f"or a kind: {', '.join(_PLAIN_KINDS)}"
+            f"template {name!r}: field {text!r} is unknown: must be one of "
+            f"{', '.join(fields_by_name)}, or a kind: {', '.join(_PLAIN_KINDS)}"
         )
     return Field(column.column, *kind)
 
@@ -159,6 +173,12 @@ class Window:
     """Lists of phrases by name; words are separated by spaces, and case is ignored."""
     gazetteer_window: int | None = 1
     """Radius of the gazetteer fields."""
+    clusters: Mapping[str, Mapping[str, str]] | None = None
+    """Clusters of words by name, each a mapping from words to clusters (see docs/features.md)."""
+    cluster_window: int | None = 1
+    """Radius of the clusters."""
+    cluster_prefixes: tuple[int, ...] = (4, 6, 10)
+    """Sizes of the prefixes of clusters that are bit strings, as Brown clusters are."""
     extra: tuple[str, ...] = ()
     """Names of additional templates, as in `named`."""
     edges: tuple[str, ...] = ()
@@ -195,7 +215,14 @@ class Window:
             yield from _list_ngrams(column, 3, self.column_trigrams)
         for gazetteer in self.gazetteers or ():
             yield from _list_ngrams(gazetteer, 1, self.gazetteer_window)
+        for table in self._tables():
+            yield from _list_ngrams(table.name, 1, self.cluster_window)
+            for size in self.cluster_prefixes if table.is_binary else ():
+                yield from _list_ngrams(f"{table.name}.prefix{size}", 1, self.cluster_window)
         yield from self.extra
+
+    def _tables(self) -> list[Clusters]:
+        return [_make_clusters(*item) for item in (self.clusters or {}).items()]
 
     def spec(self) -> Spec:
         """Return the spec of this window."""
@@ -203,7 +230,13 @@ class Window:
             name: _split_phrases(name, texts) for name, texts in (self.gazetteers or {}).items()
         }
         gazetteers = [Gazetteer(*item) for item in phrases.items()]
-        return named(self.names(), self.columns, gazetteers, self.edges)
+        return named(self.names(), self.columns, gazetteers, self.edges, self._tables())
+
+
+def _make_clusters(name: str, by_word: object) -> Clusters:
+    if not isinstance(by_word, Mapping):
+        raise InputError(f"clusters {name!r} must map words to clusters, got {by_word!r:.60}")
+    return Clusters(name, tuple(by_word), tuple(by_word.values()))
 
 
 def _split_phrases(name: str, texts: Iterable[str]) -> tuple[tuple[str, ...], ...]:
@@ -258,7 +291,11 @@ def _validate_columns(names: object) -> tuple[str, ...]:
     return tuple(names)
 
 
-def ner(columns: Sequence[str] = (), gazetteers: Mapping[str, Iterable[str]] | None = None) -> Spec:
+def ner(
+    columns: Sequence[str] = (),
+    gazetteers: Mapping[str, Iterable[str]] | None = None,
+    clusters: Mapping[str, Mapping[str, str]] | None = None,
+) -> Spec:
     """Return features for named entities: words in lower case, their shapes, long affixes.
 
     >>> "short_shape[-1]|short_shape[0]" in {t.name for t in ner().templates}
@@ -278,6 +315,7 @@ def ner(columns: Sequence[str] = (), gazetteers: Mapping[str, Iterable[str]] | N
         columns=_validate_columns(columns),
         column_trigrams=1,
         gazetteers=gazetteers,
+        clusters=clusters,
         extra=(
             *_list_ngrams("lower", 2, 2),
             *_list_ngrams("short_shape", 2, 1),
@@ -289,7 +327,10 @@ def ner(columns: Sequence[str] = (), gazetteers: Mapping[str, Iterable[str]] | N
     ).spec()
 
 
-def pos() -> Spec:
+def pos(
+    gazetteers: Mapping[str, Iterable[str]] | None = None,
+    clusters: Mapping[str, Mapping[str, str]] | None = None,
+) -> Spec:
     """Return features for part-of-speech tagging: long affixes, surrounding words, shapes.
 
     >>> "lower_suffix5[0]" in {t.name for t in pos().templates}
@@ -304,6 +345,8 @@ def pos() -> Spec:
         case=0,
         suffixes=(1, 2, 3, 4, 5),
         lower_affixes=True,
+        gazetteers=gazetteers,
+        clusters=clusters,
         extra=(
             *_list_ngrams("lower", 2, 1),
             "lower_suffix3[-1]",

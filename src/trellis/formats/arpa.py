@@ -16,16 +16,19 @@
 -0.8
 """
 
+import math
 import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from trellis import _core
 from trellis.checks import is_text
-from trellis.data.files import blocks, name_of
+from trellis.data.files import Source, blocks, lines, name_of
 from trellis.errors import FormatError, InputError
 
-__all__ = ["FullScore", "NGramModel", "read"]
+__all__ = ["FullScore", "NGramModel", "Perplexity", "read"]
+
+MAX_EXPONENT = 308.0  # of a float
 
 
 class FullScore(NamedTuple):
@@ -38,6 +41,19 @@ class FullScore(NamedTuple):
     """True if the word is not in the vocabulary."""
 
 
+class Perplexity(NamedTuple):
+    """How well a model predicts a text; see `NGramModel.text_perplexity`."""
+
+    value: float
+    """10^(-Σ log10 p / n), where n counts the words and one ``</s>`` for each line."""
+    without_unknown: float
+    """The same without the words that are not in the vocabulary; NaN if nothing remains."""
+    words: int
+    """Number of words, without ``</s>``."""
+    unknown: int
+    """Number of words that are not in the vocabulary."""
+
+
 class NGramModel:
     """An n-gram model with back-off. Scores are log10, as in KenLM."""
 
@@ -45,6 +61,21 @@ class NGramModel:
         self._core = core
         self.path = path
         """Path of the file, or None."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Like kenlm.Model, a model in another process is read from its file again.
+        if self.path is None or not os.path.isfile(self.path):
+            raise InputError(
+                f"the language model cannot be pickled: its file {self.path} no longer exists, "
+                "or was a pipe"
+            )
+        return read, (os.path.abspath(self.path),)
+
+    def __copy__(self) -> "NGramModel":
+        return NGramModel(self._core, self.path)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "NGramModel":
+        return NGramModel(self._core, self.path)  # the core is never changed, so it is shared
 
     @property
     def core(self) -> _core.NgramModel:
@@ -64,7 +95,7 @@ class NGramModel:
     @property
     def vocabulary(self) -> int:
         """Number of words, including ``<s>``, ``</s>`` and ``<unk>``."""
-        return self.counts[0] if self.counts else 0
+        return self.counts[0]
 
     def words(self) -> list[str]:
         """Return the words of the vocabulary in the order of the file, without ``<unk>``."""
@@ -106,20 +137,54 @@ class NGramModel:
         words = _check_words(sentence)
         return float(10.0 ** (-self.score(words) / (len(words) + 1)))
 
+    def text_perplexity(self, text: Source) -> Perplexity:
+        """Return the perplexity of a text: a path, an open file or lines, one sentence per line.
+
+        As in KenLM, an empty line is a sentence too.
+        """
+        total = unknown_total = 0.0
+        scored = unknown = line_count = 0
+        for line in lines(text):
+            line_count += 1
+            for log10, _, is_unknown in self._core.full_scores(line.split(), True, True):
+                scored += 1
+                total += log10
+                if is_unknown:
+                    unknown += 1
+                    unknown_total += log10
+        if not scored:
+            raise InputError("the text has no lines, so its perplexity is undefined")
+        known = scored - unknown
+        return Perplexity(
+            _to_perplexity(total, scored),
+            _to_perplexity(total - unknown_total, known) if known else math.nan,
+            scored - line_count,
+            unknown,
+        )
+
 
 def read(path: str | os.PathLike[str]) -> NGramModel:
-    """Read an ARPA file, possibly compressed by gzip or xz; raise FormatError if it is invalid."""
+    """Read an ARPA file, possibly compressed; raise FormatError if it is invalid."""
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"path is {type(path).__name__}: must be a str or a path")
     reader = _core.ArpaReader()
+    has_header = False
     try:
         for block in blocks(path):
+            has_header = has_header or b"\\data\\" in block
             reader.feed(block)
         return NGramModel(reader.finish(), os.fspath(path))
     except FormatError:
         raise
     except ValueError as error:
-        raise FormatError(f"{name_of(path)}, {error}") from None
+        hint = "" if has_header else "; not a language model in ARPA format"
+        raise FormatError(f"{name_of(path)}, {error}{hint}") from None
+
+
+def _to_perplexity(log10: float, count: int) -> float:
+    """Return 10^(-log10 / count); inf if that is too large for a float."""
+    exponent = -log10 / count
+    return 10.0**exponent if exponent < MAX_EXPONENT else math.inf
 
 
 def _check_words(sentence: Any) -> list[str]:

@@ -30,6 +30,11 @@ __all__ = ["read"]
 Array: TypeAlias = NDArray[Any]
 
 _ZIP, _NPY = b"PK\x03\x04", b"\x93NUMPY"
+# All members of an archive together may be this many times as large as the archive, or have 64 MB.
+# Deflate makes zeros 1000 times smaller, but measured numbers less than 10 times.
+MAX_EXPANSION = 64
+MIN_LIMIT = 64 << 20  # bytes
+_CHUNK = 1 << 20  # bytes that are decompressed at a time
 # All errors that zipfile raises for damaged archives.
 _BROKEN = (ValueError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError)
 
@@ -77,11 +82,14 @@ def _parse_npy(data: bytes) -> Array:
 def _parse_npz(data: bytes) -> dict[str, Array]:
     """Parse a ``.npz`` file: a ZIP archive of ``.npy`` files."""
     arrays: dict[str, Array] = {}
+    limit = max(MIN_LIMIT, MAX_EXPANSION * len(data))
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             for name in archive.namelist():
                 try:
-                    arrays[name.removesuffix(".npy")] = _parse_npy(archive.read(name))
+                    member = _read_member(archive, name, limit)
+                    arrays[name.removesuffix(".npy")] = _parse_npy(member)
+                    limit -= len(member)
                 except FormatError as error:
                     raise FormatError(f"{name!r} {error}") from None
     except FormatError:
@@ -91,12 +99,33 @@ def _parse_npz(data: bytes) -> dict[str, Array]:
     return arrays
 
 
+def _read_member(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
+    """Decompress a member; raise FormatError before it takes more than ``limit`` bytes."""
+    info = archive.getinfo(name)
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        # zipfile decompresses bzip2 and LZMA without a limit of memory. NumPy never writes them.
+        raise FormatError("has an unsupported compression: only store and deflate can be read")
+    if info.file_size > limit:
+        raise FormatError(
+            f"has {info.file_size} bytes when decompressed: all arrays of a file of this size may "
+            f"have {limit}. Save it without compression, with numpy.savez"
+        )
+    # Without chunks, zipfile would decompress up to 2 GB before it compares the size.
+    chunks = []
+    with archive.open(info) as file:
+        while chunk := file.read(_CHUNK):
+            chunks.append(chunk)
+    return b"".join(chunks)
+
+
 def _parse_safetensors(data: bytes) -> dict[str, Array]:
     """Parse a ``.safetensors`` file."""
-    places, start = parse_any(memoryview(data))
+    positions, offset = parse_any(memoryview(data))
     return {
-        name: np.ndarray(place.shape, place.dtype, buffer=data, offset=start + place.begin)
-        for name, place in places.items()
+        name: np.ndarray(
+            position.shape, position.dtype, buffer=data, offset=offset + position.begin
+        )
+        for name, position in positions.items()
     }
 
 

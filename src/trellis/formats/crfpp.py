@@ -53,16 +53,14 @@ def read(path: str | os.PathLike[str], encoding: str = "utf-8") -> TextModel:
         if not np.array_equal(begin[order], ends[:-1]) or int(ends[-1]) != maxid:
             raise FormatError("the ids of the features overlap, have gaps, or contradict maxid")
         names = name_list.names("features", order)
-        del (
-            begin,
-            order,
-            name_list,
-        )  # frees memory: otherwise a large model would be in memory twice
-        number, weight = read_weights(file, maxid, indexed=False)
-        weight *= factor
-        if not np.isfinite(weight).all():
+        # Without this, a large model would be in memory twice.
+        del begin, order, name_list
+        numbers, weights = read_weights(file, maxid, indexed=False)
+        with np.errstate(over="ignore"):
+            weights *= factor
+        if not np.isfinite(weights).all():
             raise FormatError(f"a weight multiplied by the cost-factor {factor} is infinite")
-        return TextModel(labels, templates, names, ends, states, number, weight)
+        return TextModel(labels, templates, names, ends, states, numbers, weights)
 
 
 def _read_until_blank(file: IO[bytes], part: str) -> Iterator[bytes]:
@@ -98,20 +96,20 @@ def _parse_header(lines: list[str]) -> tuple[int, float]:
     if not np.isfinite(numbers["cost-factor"]):
         raise FormatError(f"cost-factor is {fields['cost-factor']}: must be finite")
     if not 0 <= numbers["maxid"] < 2**31 or numbers["maxid"] % 1:
-        raise FormatError(f"maxid is {fields['maxid']}: must be an integer of 0 to 2^31 - 1")
+        raise FormatError(f"maxid is {fields['maxid']}: must be an integer from 0 to 2^31 - 1")
     return int(numbers["maxid"]), numbers["cost-factor"]
 
 
 def _read_features(
     file: IO[bytes], encoding: str
 ) -> tuple[NameList, NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the names, the number of each first weight, and True for each attribute of labels."""
-    names, begin, states = NameList(encoding), array("q"), bytearray()
+    """Return the names, the id of each name's first weight, and True where a name begins with U."""
+    names, first_ids, is_state = NameList(encoding), array("q"), bytearray()
     for line in _read_until_blank(file, "features"):
         digits, _, name = line.partition(b" ")
         if not digits.isdigit() or len(digits) > 15 or name[:1] not in (b"U", b"B"):
             raise FormatError(f"{line[:80]!r} is not the id and the name of a feature")
         names.add(name)
-        begin.append(int(digits))
-        states.append(name[:1] == b"U")
-    return names, np.array(begin, np.int64), np.array(states, np.bool_)
+        first_ids.append(int(digits))
+        is_state.append(name[:1] == b"U")
+    return names, np.array(first_ids, np.int64), np.array(is_state, np.bool_)

@@ -14,7 +14,6 @@ others. The hash tables of the file are ignored: they only speed up looking up n
 
 import mmap
 import os
-import stat
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -22,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis import _core
+from trellis.data.atomic import replacing
+from trellis.data.files import check_regular
 from trellis.errors import FormatError, InputError
-from trellis.formats.atomic import replacing
 from trellis.formats.strings import Names, pack_strings
 
 __all__ = ["MAGIC", "Model", "Names", "Parts", "encode", "parse", "read", "write"]
@@ -78,10 +78,9 @@ class Parts(NamedTuple):
 
 def read(path: str | os.PathLike[str], encoding: str = "utf-8") -> Model:
     """Read a model file; raise FormatError, which names the file, if it is invalid."""
+    check_regular(path)
     with open(path, "rb") as file:
         status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise FormatError(f"{path}: not a regular file")
         if status.st_size <= _HEADER:
             raise FormatError(f"{path}: {status.st_size} bytes are too few for a CRFsuite model")
         data = mmap.mmap(file.fileno(), status.st_size, access=mmap.ACCESS_READ)
@@ -127,7 +126,7 @@ class _Reader:
             )
         return np.frombuffer(self.data, "<u4", count, begin)
 
-    def scattered(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    def integers_at(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the uint32 at each offset. The offsets are not validated."""
         values = np.zeros(len(offsets), np.int64)
         for k in range(4):  # byte by byte, because the offsets need not be aligned
@@ -136,24 +135,22 @@ class _Reader:
 
     def model(self, encoding: str) -> Model:
         """Read and validate the model."""
-        counts = self.header["num_labels"], self.header["num_attrs"]
-        if counts[0] > _MAX_LABELS:
-            raise FormatError(
-                f"the model has {counts[0]} labels: at most {_MAX_LABELS} can be read"
-            )
-        features = self.features(*counts)
-        labels = self.names("off_labels", counts[0], "label").decoded("label", encoding)
+        sizes = self.header["num_labels"], self.header["num_attrs"]
+        if sizes[0] > _MAX_LABELS:
+            raise FormatError(f"the model has {sizes[0]} labels: at most {_MAX_LABELS} can be read")
+        features = self.features(*sizes)
+        labels = self.names("off_labels", sizes[0], "label").decoded("label", encoding)
         if len(set(labels)) != len(labels):
             raise FormatError("two labels have the same name")
-        attributes = self.names("off_attrs", counts[1], "attribute")
+        attributes = self.names("off_attrs", sizes[1], "attribute")
         if encoding != "utf-8":
             data, ends = pack_strings(attributes.decoded("attribute", encoding))
             attributes = Names(data, ends[:-1], np.diff(ends))
         self.check_order(features)
-        first = int(np.count_nonzero(features["type"] == 0))
-        states, bigrams = features[:first], features[first:]
-        self.check_references(states["source"], 0, counts[1], "off_attrrefs", b"AFRF")
-        self.check_references(bigrams["source"], first, counts[0], "off_labelrefs", b"LFRF")
+        n_states = int(np.count_nonzero(features["type"] == 0))
+        states, bigrams = features[:n_states], features[n_states:]
+        self.check_references(states["source"], 0, sizes[1], "off_attrrefs", b"AFRF")
+        self.check_references(bigrams["source"], n_states, sizes[0], "off_labelrefs", b"LFRF")
         return Model(
             labels,
             attributes,
@@ -166,7 +163,7 @@ class _Reader:
             self.header,
         )
 
-    def features(self, labels: int, attributes: int) -> Array:
+    def features(self, n_labels: int, n_attributes: int) -> Array:
         """Read and validate the weights, a structured array of `_FEATURE`."""
         offset = self.header["off_features"]
         count = self.chunk(offset, b"FEAT")
@@ -176,16 +173,16 @@ class _Reader:
             )
         features = np.frombuffer(self.data, _FEATURE, count, offset + _CHUNK)
         for begin in range(0, count, _BLOCK):
-            part = features[begin : begin + _BLOCK]
-            sources = np.where(part["type"] == 0, attributes, labels)
-            for wrong, what in (
-                (part["type"] > 1, "is of an unknown type"),
-                (part["source"] >= sources, "has an attribute or label that does not exist"),
-                (part["target"] >= labels, "has a target label that does not exist"),
-                (~np.isfinite(part["weight"]), "has a weight that is not finite"),
+            block = features[begin : begin + _BLOCK]
+            n_sources = np.where(block["type"] == 0, n_attributes, n_labels)
+            for is_wrong, problem in (
+                (block["type"] > 1, "is of an unknown type"),
+                (block["source"] >= n_sources, "has an attribute or label that does not exist"),
+                (block["target"] >= n_labels, "has a target label that does not exist"),
+                (~np.isfinite(block["weight"]), "has a weight that is not finite"),
             ):
-                if wrong.any():
-                    raise FormatError(f"feature {begin + int(np.argmax(wrong))} {what}")
+                if is_wrong.any():
+                    raise FormatError(f"feature {begin + int(np.argmax(is_wrong))} {problem}")
         return features
 
     def chunk(self, offset: int, name: bytes) -> int:
@@ -203,13 +200,13 @@ class _Reader:
     @staticmethod
     def check_order(features: Array) -> None:
         """Raise FormatError unless the features are sorted by type, source and target."""
-        rises = np.zeros(max(len(features) - 1, 0), np.bool_)
+        is_ascending = np.zeros(max(len(features) - 1, 0), np.bool_)
         for field in ("target", "source", "type"):
             before, after = features[field][:-1], features[field][1:]
-            rises = (after > before) | ((after == before) & rises)
-        if not rises.all():
+            is_ascending = (after > before) | ((after == before) & is_ascending)
+        if not is_ascending.all():
             raise FormatError(
-                f"feature {int(np.argmin(rises)) + 1} is out of order, or occurs twice"
+                f"feature {int(np.argmin(is_ascending)) + 1} is out of order, or occurs twice"
             )
 
     def names(self, field: str, count: int, what: str) -> Names:
@@ -233,25 +230,27 @@ class _Reader:
         if count and not _RECORDS <= backward <= size - 4 * count:
             raise FormatError(f"{what}s: the list of offsets is outside the dictionary")
         offsets = self.integers(begin + backward, count, f"{what}s").astype(np.int64)
-        self.raise_for(
+        self.raise_if_any(
             (offsets < _RECORDS) | (offsets + 8 > size), f"{what} # is outside the dictionary"
         )
-        numbers, lengths = self.scattered(begin + offsets), self.scattered(begin + offsets + 4)
+        numbers, lengths = self.integers_at(begin + offsets), self.integers_at(begin + offsets + 4)
         ends = offsets + 8 + lengths
-        self.raise_for(numbers != np.arange(count), f"{what} # has a wrong number")
-        self.raise_for(
+        self.raise_if_any(numbers != np.arange(count), f"{what} # has a wrong number")
+        self.raise_if_any(
             (lengths < 1) | (ends > size), f"{what} # extends beyond the end of the dictionary"
         )
         ranks = np.argsort(offsets, kind="stable")
-        self.raise_for(ends[ranks][:-1] > offsets[ranks][1:], f"two {what}s overlap")
-        self.raise_for(self.data[begin + ends - 1] != 0, f"{what} # does not end with a zero byte")
+        self.raise_if_any(ends[ranks][:-1] > offsets[ranks][1:], f"two {what}s overlap")
+        self.raise_if_any(
+            self.data[begin + ends - 1] != 0, f"{what} # does not end with a zero byte"
+        )
         return Names(self.data, begin + offsets + 8, lengths - 1)
 
     @staticmethod
-    def raise_for(wrong: NDArray[np.bool_], what: str) -> None:
-        """Raise FormatError if any item is wrong; its first index replaces ``#`` in the message."""
-        if wrong.any():
-            raise FormatError(what.replace("#", str(int(np.argmax(wrong)))))
+    def raise_if_any(is_wrong: NDArray[np.bool_], what: str) -> None:
+        """Raise FormatError if an item is wrong; its index replaces ``#`` in ``what``."""
+        if is_wrong.any():
+            raise FormatError(what.replace("#", str(int(np.argmax(is_wrong)))))
 
     def check_references(
         self, source: Array, number: int, count: int, field: str, name: bytes
@@ -265,13 +264,15 @@ class _Reader:
         if entries < count:
             raise FormatError(f"{what}: the table has {entries} entries, but {count} are needed")
         offsets = self.integers(begin + _CHUNK, count, what).astype(np.int64)
-        self.raise_for(
+        self.raise_if_any(
             offsets + 4 > len(self.data), f"{what}: entry # is beyond the end of the file"
         )
-        sizes = self.scattered(offsets)
+        sizes = self.integers_at(offsets)
         expected = np.bincount(source, minlength=count)
-        self.raise_for(sizes != expected, f"{what}: the size of entry # contradicts the features")
-        self.raise_for(
+        self.raise_if_any(
+            sizes != expected, f"{what}: the size of entry # contradicts the features"
+        )
+        self.raise_if_any(
             offsets + 4 + 4 * sizes > len(self.data),
             f"{what}: entry # extends beyond the end of the file",
         )
@@ -284,8 +285,8 @@ class _Reader:
             # Reference i is at byte ``shift[i] + 4 i``.
             shift = np.repeat(offsets[block] + 4 - 4 * (ends[block] - sizes[block]), sizes[block])
             index = np.arange(start, start + len(shift))
-            wrong = self.scattered(shift + 4 * index) != number + index
-            self.raise_for(wrong, f"{what}: an entry refers to a feature of another entry")
+            is_wrong = self.integers_at(shift + 4 * index) != number + index
+            self.raise_if_any(is_wrong, f"{what}: an entry refers to a feature of another entry")
             first = last
 
 
@@ -304,14 +305,14 @@ def encode(parts: Parts) -> list[bytes]:
     """Return the bytes of the file. As in CRFsuite, weights of 0 are not stored."""
     parts = _drop_zeros(parts)
     labels = pack_strings(parts.labels)
-    for what, data in (("label", labels[0]), ("attribute", parts.names)):
+    for kind, data in (("label", labels[0]), ("attribute", parts.names)):
         if np.any(data == 0):
             raise InputError(
-                f"the name of a {what} contains a zero byte, which CRFsuite cannot store"
+                f"the name of a {kind} contains a zero byte, which CRFsuite cannot store"
             )
-    states, bigrams = len(parts.state_weight), len(parts.bigram_weight)
-    features = np.empty(states + bigrams, _FEATURE)
-    features["type"] = np.repeat([0, 1], [states, bigrams])
+    n_states, n_bigrams = len(parts.state_weight), len(parts.bigram_weight)
+    features = np.empty(n_states + n_bigrams, _FEATURE)
+    features["type"] = np.repeat([0, 1], [n_states, n_bigrams])
     features["source"] = np.concatenate([parts.state_attribute, parts.before])
     features["target"] = np.concatenate([parts.state_label, parts.after])
     features["weight"] = np.concatenate([parts.state_weight, parts.bigram_weight])
@@ -323,7 +324,7 @@ def encode(parts: Parts) -> list[bytes]:
     counts = len(parts.labels), len(parts.ends) - 1
     # CRFsuite expects two additional empty entries, for the start and the end of a sequence.
     tables = (
-        (b"LFRF", _References(parts.before, states, counts[0], 2)),
+        (b"LFRF", _References(parts.before, n_states, counts[0], 2)),
         (b"AFRF", _References(parts.state_attribute, 0, counts[1], 0)),
     )
     for name, references in tables:
@@ -342,14 +343,14 @@ def _drop_zeros(parts: Parts) -> Parts:
     """Return the parts without weights of 0, and without attributes that have no other weight."""
     states, bigrams = np.asarray(parts.state_weight) != 0, np.asarray(parts.bigram_weight) != 0
     attribute = np.asarray(parts.state_attribute)[states]
-    used, numbers = np.unique(attribute, return_inverse=True)
-    sizes = np.diff(parts.ends)
-    is_used = np.zeros(len(sizes), np.bool_)
-    is_used[used] = True
+    used_attributes, numbers = np.unique(attribute, return_inverse=True)
+    name_sizes = np.diff(parts.ends)
+    is_used = np.zeros(len(name_sizes), np.bool_)
+    is_used[used_attributes] = True
     return Parts(
         parts.labels,
-        parts.names[np.repeat(is_used, sizes)],
-        np.concatenate([[0], np.cumsum(sizes[is_used])]).astype(np.int64),
+        parts.names[np.repeat(is_used, name_sizes)],
+        np.concatenate([[0], np.cumsum(name_sizes[is_used])]).astype(np.int64),
         numbers,
         np.asarray(parts.state_label)[states],
         np.asarray(parts.state_weight)[states],
@@ -364,13 +365,13 @@ def _encode_chunk(name: bytes, body: bytes, count: int) -> bytes:
 
 
 class _References(NamedTuple):
-    """The arguments of `_encode_references`: a table of the features of each source."""
+    """A table of the features of each source (attribute or label), for `_encode_references`."""
 
     source: Array
     """``(features,)``, ascending."""
     first: int
     """Number of the first feature."""
-    sources: int
+    n_sources: int
     """Number of sources."""
     empty: int
     """Number of empty entries at the end."""

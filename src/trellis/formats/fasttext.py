@@ -16,8 +16,8 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from trellis.data.atomic import replacing
 from trellis.errors import FormatError, InputError
-from trellis.formats.atomic import replacing
 from trellis.formats.mapped import Cursor, check_finite, map_file
 from trellis.formats.quantization import CENTROIDS, ProductQuantizer, QuantizedMatrix
 
@@ -110,14 +110,14 @@ def write(path: str | os.PathLike[str], file: FastTextFile) -> None:
         _find_code(_MODELS, args.model),
         *args[8:],
     ]
-    with replacing(path) as out:
-        out.write(MAGIC + struct.pack("<i", _VERSION) + struct.pack(_ARGS, *numbers))
-        _write_dictionary(out, file)
+    with replacing(path) as output_file:
+        output_file.write(MAGIC + struct.pack("<i", _VERSION) + struct.pack(_ARGS, *numbers))
+        _write_dictionary(output_file, file)
         quantized = isinstance(file.input, QuantizedMatrix)
-        out.write(bytes([quantized]))
-        _write_matrix(out, file.input)
-        out.write(bytes([isinstance(file.output, QuantizedMatrix)]))
-        _write_matrix(out, file.output)
+        output_file.write(bytes([quantized]))
+        _write_matrix(output_file, file.input)
+        output_file.write(bytes([isinstance(file.output, QuantizedMatrix)]))
+        _write_matrix(output_file, file.output)
 
 
 def _parse(cursor: Cursor) -> FastTextFile:
@@ -153,10 +153,10 @@ def _parse(cursor: Cursor) -> FastTextFile:
 def _read_args(cursor: Cursor) -> Args:
     """Read the arguments, with names for loss and model."""
     numbers = list(cursor.numbers(_ARGS, "the arguments"))
-    for place, names, what in ((6, _LOSSES, "loss"), (7, _MODELS, "model")):
-        if numbers[place] not in names:
-            raise FormatError(f"{what} {numbers[place]} is unknown")
-        numbers[place] = names[numbers[place]]
+    for position, names, what in ((6, _LOSSES, "loss"), (7, _MODELS, "model")):
+        if numbers[position] not in names:
+            raise FormatError(f"{what} {numbers[position]} is unknown")
+        numbers[position] = names[numbers[position]]
     return Args(*numbers)
 
 
@@ -209,19 +209,20 @@ def _read_quantized(cursor: Cursor, what: str) -> QuantizedMatrix:
     if not has_norms:
         return QuantizedMatrix(codes, quantizer)
     norm_codes = cursor.array(np.uint8, (rows,), f"the norms of {what}")
-    norms = _read_quantizer(cursor, f"the norms of {what}")
-    if norms.dim != 1:
-        raise FormatError(f"{what}: the norms have {norms.dim} columns, expected 1")
-    return QuantizedMatrix(codes, quantizer, norm_codes, norms)
+    norm_quantizer = _read_quantizer(cursor, f"the norms of {what}")
+    if norm_quantizer.dim != 1:
+        raise FormatError(f"{what}: the norms have {norm_quantizer.dim} columns, expected 1")
+    return QuantizedMatrix(codes, quantizer, norm_codes, norm_quantizer)
 
 
 def _read_quantizer(cursor: Cursor, what: str) -> ProductQuantizer:
     """Read the centroids of a quantised matrix."""
-    dim, groups, width, last = cursor.numbers("<4i", f"the quantiser of {what}")
-    plausible = min(dim, groups, width, last) > 0 and last <= width
-    if not plausible or (groups - 1) * width + last != dim:
+    dim, groups, width, last_width = cursor.numbers("<4i", f"the quantiser of {what}")
+    are_positive = min(dim, groups, width, last_width) > 0 and last_width <= width
+    if not are_positive or (groups - 1) * width + last_width != dim:
         raise FormatError(
-            f"{what}: {groups} groups of {width} columns, the last of {last}, are not {dim} columns"
+            f"{what}: {groups} groups of {width} columns, the last of {last_width}, are not {dim} "
+            "columns"
         )
     return ProductQuantizer(
         dim, width, cursor.array(np.float32, (dim * CENTROIDS,), f"the centroids of {what}")
@@ -273,9 +274,9 @@ def _check_prune(file: FastTextFile) -> None:
         raise FormatError("the file is pruned, but its input matrix is not quantised")
     for column, end, what in ((0, file.args.bucket, "bucket"), (1, len(prune), "row")):
         values = prune[:, column]
-        wrong = (values < 0) | (values >= end)
-        if wrong.any():
-            value = values[int(wrong.argmax())]
+        is_wrong = (values < 0) | (values >= end)
+        if is_wrong.any():
+            value = values[int(is_wrong.argmax())]
             raise FormatError(f"the prune table has {what} {value}: must be below {end}")
         if len(np.unique(values)) < len(values):
             raise FormatError(f"the prune table contains a {what} twice")
@@ -283,20 +284,20 @@ def _check_prune(file: FastTextFile) -> None:
 
 def _count_input_rows(file: FastTextFile) -> tuple[int, int]:
     """Return the smallest and the largest valid number of rows of the input matrix."""
-    args, words = file.args, len(file.words)
+    args, n_words = file.args, len(file.words)
     if file.prune is not None:
-        return words + len(file.prune), words + len(file.prune)
+        return n_words + len(file.prune), n_words + len(file.prune)
     # Without n-grams the buckets are not used, but some versions of fastText store them.
     has_ngrams = args.maxn > 0 or args.word_ngrams > 1
-    return words + (args.bucket if has_ngrams else 0), words + args.bucket
+    return n_words + (args.bucket if has_ngrams else 0), n_words + args.bucket
 
 
 def _check_matrix(matrix: Matrix, row_range: tuple[int, int], dim: int, what: str) -> None:
     """Validate the shape and the numbers of a matrix."""
-    rows, columns = matrix.shape
+    n_rows, n_columns = matrix.shape
     minimum, maximum = row_range
-    if columns != dim or not minimum <= rows <= maximum:
-        raise FormatError(f"{what} is {rows} × {columns}: must be {maximum} × {dim}")
+    if n_columns != dim or not minimum <= n_rows <= maximum:
+        raise FormatError(f"{what} is {n_rows} × {n_columns}: must be {maximum} × {dim}")
     if not isinstance(matrix, QuantizedMatrix):
         return check_finite(matrix, what)
     check_finite(matrix.quantizer.centroids, f"the centroids of {what}")
@@ -312,47 +313,51 @@ def _shorten(string: bytes) -> str:
 
 def _find_code(names: dict[int, str], name: str) -> int:
     """Return the code of a loss or a model in the file."""
-    code = next((code for code, known in names.items() if known == name), None)
+    code = next((code for code, known_name in names.items() if known_name == name), None)
     if code is None:
         raise InputError(f"{name!r} must be one of {', '.join(names.values())}")
     return code
 
 
-def _write_dictionary(out: BinaryIO, file: FastTextFile) -> None:
-    words, labels = len(file.words), len(file.labels)
-    pruned = -1 if file.prune is None else len(file.prune)
-    out.write(struct.pack("<3i2q", words + labels, words, labels, file.n_tokens, pruned))
+def _write_dictionary(output_file: BinaryIO, file: FastTextFile) -> None:
+    n_words, n_labels = len(file.words), len(file.labels)
+    n_pruned = -1 if file.prune is None else len(file.prune)
+    output_file.write(
+        struct.pack("<3i2q", n_words + n_labels, n_words, n_labels, file.n_tokens, n_pruned)
+    )
     for strings, counts, kind in (
         (file.words, file.counts, 0),
         (file.labels, file.label_counts, 1),
     ):
         pairs = zip(strings, counts.tolist(), strict=True)
-        out.writelines(string + b"\0" + _ENTRY.pack(count, kind) for string, count in pairs)
+        output_file.writelines(string + b"\0" + _ENTRY.pack(count, kind) for string, count in pairs)
     if file.prune is not None:
-        _write_array(out, file.prune, "<i4")
+        _write_array(output_file, file.prune, "<i4")
 
 
-def _write_matrix(out: BinaryIO, matrix: Matrix) -> None:
-    rows, columns = matrix.shape
+def _write_matrix(output_file: BinaryIO, matrix: Matrix) -> None:
+    n_rows, n_columns = matrix.shape
     if not isinstance(matrix, QuantizedMatrix):
-        out.write(struct.pack("<2q", rows, columns))
-        return _write_array(out, matrix, "<f4")
+        output_file.write(struct.pack("<2q", n_rows, n_columns))
+        return _write_array(output_file, matrix, "<f4")
     has_norms = matrix.norm_codes is not None
-    out.write(struct.pack("<B2qi", has_norms, rows, columns, matrix.codes.size))
-    _write_array(out, matrix.codes, "u1")
-    _write_quantizer(out, matrix.quantizer)
+    output_file.write(struct.pack("<B2qi", has_norms, n_rows, n_columns, matrix.codes.size))
+    _write_array(output_file, matrix.codes, "u1")
+    _write_quantizer(output_file, matrix.quantizer)
     if matrix.norm_codes is not None and matrix.norm_quantizer is not None:
-        _write_array(out, matrix.norm_codes, "u1")
-        _write_quantizer(out, matrix.norm_quantizer)
+        _write_array(output_file, matrix.norm_codes, "u1")
+        _write_quantizer(output_file, matrix.norm_quantizer)
     return None
 
 
-def _write_quantizer(out: BinaryIO, quantizer: ProductQuantizer) -> None:
-    last = quantizer.dim - (quantizer.groups - 1) * quantizer.dsub
-    out.write(struct.pack("<4i", quantizer.dim, quantizer.groups, quantizer.dsub, last))
-    _write_array(out, quantizer.centroids, "<f4")
+def _write_quantizer(output_file: BinaryIO, quantizer: ProductQuantizer) -> None:
+    last_width = quantizer.dim - (quantizer.groups - 1) * quantizer.dsub
+    output_file.write(
+        struct.pack("<4i", quantizer.dim, quantizer.groups, quantizer.dsub, last_width)
+    )
+    _write_array(output_file, quantizer.centroids, "<f4")
 
 
-def _write_array(out: BinaryIO, array: NDArray[Any], dtype: str) -> None:
+def _write_array(output_file: BinaryIO, array: NDArray[Any], dtype: str) -> None:
     for begin in range(0, len(array), _BLOCK_ROWS):
-        out.write(np.ascontiguousarray(array[begin : begin + _BLOCK_ROWS], dtype).data)
+        output_file.write(np.ascontiguousarray(array[begin : begin + _BLOCK_ROWS], dtype).data)

@@ -10,6 +10,7 @@ are then looked up in these records. Nothing is imported, and nothing is called.
 import mmap
 import os
 import pickletools
+import stat
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -40,8 +41,8 @@ def read(path: str | os.PathLike[str]) -> WordVectors:
     Arrays in separate files are memory-mapped.
     """
     try:
-        top = _Machine(map_file(path)).run()
-        state, prefix = _find_vectors(top, os.fspath(path))
+        saved_object = _Machine(map_file(path)).run()
+        state, prefix = _find_vectors(saved_object, os.fspath(path))
         words = next(state[key] for key in _WORDS if key in state)
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise FormatError("the list of words contains values that are not strings")
@@ -77,7 +78,7 @@ _MARK = object()  # marks a position on the stack
 
 
 class _Machine:
-    """The stack machine of pickles, without calls."""
+    """Runs the instructions of a pickle, but records each call instead of executing it."""
 
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data
@@ -204,22 +205,22 @@ _CHANGES: dict[str, Callable[[_Machine], Any]] = {
 }
 
 
-def _find_vectors(top: Any, path: str) -> tuple[dict[str, Any], str]:
+def _find_vectors(saved_object: Any, path: str) -> tuple[dict[str, Any], str]:
     """Return the attributes of the KeyedVectors, and the prefix of the names of its array files."""
-    for state, prefix in _find_states(top, path):
+    for state, prefix in _find_states(saved_object, path):
         if any(key in state for key in _WORDS):
             return state, prefix
     raise FormatError("the pickle is not a KeyedVectors or Word2Vec of gensim")
 
 
-def _find_states(top: Any, path: str) -> Iterator[tuple[dict[str, Any], str]]:
+def _find_states(saved_object: Any, path: str) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield the attributes of the saved object, and those of its ``wv``."""
-    state = top.state if isinstance(top, _Record) else None
+    state = saved_object.state if isinstance(saved_object, _Record) else None
     if isinstance(state, dict):
         yield state, path
-        inner = state.get("wv")  # of a Word2Vec or FastText
-        if isinstance(inner, _Record) and isinstance(inner.state, dict):
-            yield inner.state, f"{path}.wv"
+        vectors_record = state.get("wv")  # of a Word2Vec or FastText
+        if isinstance(vectors_record, _Record) and isinstance(vectors_record.state, dict):
+            yield vectors_record.state, f"{path}.wv"
 
 
 def _read_matrix(state: dict[str, Any], path: str) -> NDArray[np.float32]:
@@ -245,6 +246,8 @@ def _read_matrix(state: dict[str, Any], path: str) -> NDArray[np.float32]:
 def _map_array(path: str) -> NDArray[Any]:
     """Map the array of a separate ``.npy`` file."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would block
+            raise ValueError("not a regular file (a pipe, a device or a folder)")
         with open(path, "rb") as file:
             start = file.read(12)
         # NumPy allocates the header size that a file of version 2 declares, up to 4 GB.
@@ -261,13 +264,15 @@ def _map_array(path: str) -> NDArray[Any]:
 def _decode_array(record: Any) -> NDArray[Any]:
     """Return an array stored as (version, shape, dtype, Fortran order?, bytes)."""
     try:
-        _, shape, dtype, fortran, data = record.state
-        if isinstance(data, _Record) and data.function.name == "encode":  # bytes in protocol 2
+        _, shape, dtype, is_fortran, data = record.state
+        if (
+            isinstance(data, _Record) and data.function.name == "encode"
+        ):  # bytes, pickled by protocol 2
             data = data.arguments[0].encode("latin-1")
-        code, order = dtype.arguments[0], dtype.state[1]
-        if record.function.name != "_reconstruct" or code not in _DTYPES or order not in "<=|":
-            raise ValueError(f"an array of {code!r}")
-        flat: NDArray[Any] = np.frombuffer(data, f"<{code}")
-        return flat.reshape([int(n) for n in shape], order="F" if fortran else "C")
+        type_code, order = dtype.arguments[0], dtype.state[1]
+        if record.function.name != "_reconstruct" or type_code not in _DTYPES or order not in "<=|":
+            raise ValueError(f"an array of type {type_code!r} is not supported")
+        values: NDArray[Any] = np.frombuffer(data, f"<{type_code}")
+        return values.reshape([int(size) for size in shape], order="F" if is_fortran else "C")
     except (AttributeError, TypeError, ValueError, IndexError) as error:
         raise FormatError(f"the vectors cannot be read: {error}") from None

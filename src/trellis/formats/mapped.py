@@ -103,7 +103,7 @@ class Cursor:
             raise FormatError(f"{self.left} unexpected bytes follow the data")
 
     def _find_end(self, size: int, what: str) -> int:
-        """Return the position after ``size`` more bytes; raise FormatError at the end."""
+        """Return the position after ``size`` more bytes; raise FormatError if they are missing."""
         if size > self.left:
             raise FormatError(f"the file ends inside {what}")
         return self.at + size

@@ -14,7 +14,6 @@ Tensors are memory-mapped and read-only. Nothing is ever unpickled.
 ({'l2': 1.0}, array([[ 0.5, -1. ]]))
 """
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,9 +22,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from trellis.data.atomic import replacing
 from trellis.errors import FormatError
 from trellis.formats import native_header
-from trellis.formats.atomic import replacing
 from trellis.formats.mapped import map_file
 from trellis.formats.native_header import DIGITS, ZEROS
 from trellis.formats.strings import pack_strings, unpack_strings
@@ -79,11 +78,11 @@ def write(
     arrays = native_header.lay_out(tensors)
     header = native_header.build(kind, meta, arrays)
     with replacing(path) as file:
-        checksum = hashlib.sha256(header)
+        checksum = _new_checksum(header)
         file.write(header)
         for array in arrays.values():
-            little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-            data = little.reshape(-1).view(np.uint8).data
+            little_endian = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+            data = little_endian.reshape(-1).view(np.uint8).data
             checksum.update(data)
             file.write(data)
         file.seek(DIGITS.start)
@@ -109,12 +108,14 @@ def read(path: str | os.PathLike[str], kind: str | None = None) -> Contents:
     path = Path(path)
     try:
         data = memoryview(map_file(path))
-        envelope, places, start = native_header.parse(data)
+        envelope, positions, offset = native_header.parse(data)
         _check_checksum(data, envelope["checksum"])
         native_header.check_envelope(envelope, kind)
         arrays: dict[str, Array] = {
-            name: np.ndarray(place.shape, place.dtype, buffer=data, offset=start + place.begin)
-            for name, place in places.items()
+            name: np.ndarray(
+                position.shape, position.dtype, buffer=data, offset=offset + position.begin
+            )
+            for name, position in positions.items()
         }
         _check_bools(arrays)
     except FormatError as error:
@@ -122,11 +123,17 @@ def read(path: str | os.PathLike[str], kind: str | None = None) -> Contents:
     return Contents(envelope["kind"], envelope["meta"], Tensors(path, arrays), envelope["format"])
 
 
+def _new_checksum(data: bytes | memoryview) -> Any:
+    import hashlib  # imported only here: it loads OpenSSL, which takes 3 MB
+
+    return hashlib.sha256(data)
+
+
 def _check_checksum(data: memoryview, checksum: str) -> None:
-    actual = hashlib.sha256(data[: DIGITS.start])
-    actual.update(ZEROS)
-    actual.update(data[DIGITS.stop :])
-    if actual.hexdigest() != checksum:
+    digest = _new_checksum(data[: DIGITS.start])
+    digest.update(ZEROS)
+    digest.update(data[DIGITS.stop :])
+    if digest.hexdigest() != checksum:
         raise FormatError("checksum does not match: the file was changed or damaged")
 
 
@@ -154,10 +161,10 @@ def expect(tensors: Tensors, name: str, dtype: DTypeLike, shape: Sequence[int | 
     tensor = f"{tensors.path}: tensor {name!r}"
     if array.dtype != np.dtype(dtype):
         raise FormatError(f"{tensor} has dtype {array.dtype}: must be {np.dtype(dtype)}")
-    fits = len(shape) == array.ndim and all(
+    shape_matches = len(shape) == array.ndim and all(
         expected in (None, size) for expected, size in zip(shape, array.shape, strict=True)
     )
-    if not fits:
+    if not shape_matches:
         sizes = ", ".join("any" if size is None else str(size) for size in shape)
         raise FormatError(f"{tensor} has shape {array.shape}: must be ({sizes})")
     return array

@@ -40,11 +40,9 @@ DIGITS = slice(_LENGTH + len(_PREFIX), _LENGTH + len(_PREFIX) + 64)
 """Position of the checksum in the file."""
 ZEROS = b"0" * 64
 """The digits in place of the checksum while it is computed."""
-_MAX_BYTES = (
-    8 * 2**20
-)  # limit of the header, because parsed JSON takes much more memory than its text
+MAX_HEADER_BYTES = 8 << 20  # parsed JSON takes much more memory than its text
 _MAX_AXES = 32  # the limit of NumPy 1
-_MAX_DEPTH = 32  # deeper JSON could exhaust the stack of Python
+MAX_DEPTH = 32  # deeper JSON could exhaust the stack of Python
 
 _DTYPES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype("<f8"),
@@ -95,8 +93,10 @@ def lay_out(tensors: Mapping[str, Array]) -> dict[str, Array]:
         if not isinstance(array, np.ndarray):
             raise InputError(f"tensor {name!r} is of type {type(array).__name__}: must be an array")
         if array.dtype.newbyteorder("<") not in _NAMES:
-            known = ", ".join(dtype.name for dtype in _NAMES)
-            raise InputError(f"tensor {name!r} has dtype {array.dtype}: must be one of {known}")
+            known_types = ", ".join(dtype.name for dtype in _NAMES)
+            raise InputError(
+                f"tensor {name!r} has dtype {array.dtype}: must be one of {known_types}"
+            )
         if array.ndim > _MAX_AXES:
             raise InputError(f"tensor {name!r} has {array.ndim} axes: at most {_MAX_AXES}")
     return dict(sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0])))
@@ -115,7 +115,7 @@ def build(kind: str, meta: dict[str, Any], arrays: dict[str, Array]) -> bytes:
     }
     try:
         _check_json(kind, "kind")
-        _check_json(meta, "meta", depth=1)  # meta is inside the envelope
+        _check_json(meta, "meta", depth=1)  # meta is one level deep in the envelope
         _check_json(list(arrays), "names of tensors")
     except ValueError as error:
         raise InputError(str(error)) from None
@@ -128,10 +128,10 @@ def build(kind: str, meta: dict[str, Any], arrays: dict[str, Array]) -> bytes:
         begin = end
     text = _dump(entries).encode()
     text += b" " * (-len(text) % 8)
-    if len(text) > _MAX_BYTES:
+    if len(text) > MAX_HEADER_BYTES:
         raise InputError(
-            f"meta and the names of the tensors take {len(text)} bytes: at most {_MAX_BYTES}; "
-            "store long lists as tensors"
+            f"meta and the names of the tensors take {len(text)} bytes: at most "
+            f"{MAX_HEADER_BYTES} are allowed; store long lists as tensors"
         )
     return len(text).to_bytes(_LENGTH, "little") + text
 
@@ -143,8 +143,8 @@ def _dump(value: Any, sort_keys: bool = False) -> str:
 
 def _check_json(value: Any, where: str, depth: int = 0) -> None:
     """Raise ValueError for a value that JSON cannot store exactly; ``where`` names the value."""
-    if depth > _MAX_DEPTH:
-        raise ValueError(f"{where} is nested more than {_MAX_DEPTH} deep")
+    if depth > MAX_DEPTH:
+        raise ValueError(f"{where} is nested more than {MAX_DEPTH} deep")
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
@@ -164,8 +164,19 @@ def _check_json(value: Any, where: str, depth: int = 0) -> None:
         if not -(2**63) <= value < 2**64:
             raise ValueError(f"{where} does not fit in 64 bits")
     elif value is not None:
-        kind = type(value).__name__
-        raise ValueError(f"{where} is of type {kind}: must be str, number, bool, None, list, dict")
+        type_name = type(value).__name__
+        raise ValueError(
+            f"{where} is of type {type_name}: must be str, number, bool, None, list, dict"
+        )
+
+
+_OTHER_FORMATS = {
+    b"\x80": "a pickle, which is never loaded because it can run code",
+    b"PK\3\4": "a zip archive, such as a file of torch.save or numpy.savez",
+    b"\x93NUMPY": "an array of NumPy",
+}
+"""First bytes of files that may be mistaken for a model; only for files with a header length above
+`MAX_HEADER_BYTES`, because the length of a header may begin with the same bytes."""
 
 
 def parse(data: memoryview) -> Header:
@@ -191,23 +202,31 @@ def _read_header_text(data: memoryview, kind: str = ".trellis") -> bytes:
     if len(data) < _LENGTH:
         raise FormatError(f"{len(data)} bytes are too few for a {kind} file")
     length = int.from_bytes(data[:_LENGTH], "little")
+    if 0 not in data[:_LENGTH]:  # the length of any header has bytes of 0, text has none
+        content = "text" if min(data[:_LENGTH]) >= ord("\t") else "another format"
+        raise FormatError(f"the content is {content}, not a {kind} file")
+    if length > MAX_HEADER_BYTES:
+        start = bytes(data[:_LENGTH])
+        for first_bytes, content in _OTHER_FORMATS.items():
+            if start.startswith(first_bytes):
+                raise FormatError(f"the file is {content}, not a {kind} file")
     if length > len(data) - _LENGTH:
         raise FormatError(
             f"the length of the header is {length}, but only {len(data) - _LENGTH} bytes follow: "
             f"not a {kind} file, or cut off"
         )
-    if length > _MAX_BYTES:
-        raise FormatError(f"the header has {length} bytes: at most {_MAX_BYTES} are read")
+    if length > MAX_HEADER_BYTES:
+        raise FormatError(f"the header has {length} bytes: at most {MAX_HEADER_BYTES} are read")
     return bytes(data[_LENGTH : _LENGTH + length])
 
 
 def _load(text: bytes, what: str) -> dict[str, Any]:
-    """Parse a JSON object; errors name it as ``what``."""
+    """Parse a JSON object. Error messages call it ``what``."""
     try:
         value = json.loads(text.decode(), object_pairs_hook=_make_unique_dict)
         _check_json(value, what)
     except RecursionError:
-        raise FormatError(f"{what} is nested more than {_MAX_DEPTH} deep") from None
+        raise FormatError(f"{what} is nested more than {MAX_DEPTH} deep") from None
     except ValueError as error:
         raise FormatError(f"{what} is not valid JSON: {error}") from None
     if not isinstance(value, dict):
@@ -216,7 +235,7 @@ def _load(text: bytes, what: str) -> dict[str, Any]:
 
 
 def _make_unique_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a dict; raise ValueError if a key is repeated: parsers would differ."""
+    """Return a dict; raise ValueError for a repeated key, which parsers read in different ways."""
     members: dict[str, Any] = {}
     for key, value in pairs:
         if key in members:
@@ -260,24 +279,26 @@ def check_envelope(envelope: dict[str, Any], kind: str | None) -> None:
 
 def _parse_places(entries: dict[str, Any], start: int, size: int) -> dict[str, Place]:
     """Return the positions of the tensors; they must be aligned, without gaps or overlaps."""
-    places = {name: _parse_place(f"tensor {short(name)}", entry) for name, entry in entries.items()}
+    positions = {
+        name: _parse_place(f"tensor {short(name)}", entry) for name, entry in entries.items()
+    }
     offset = 0
-    for name, place in sorted(places.items(), key=lambda item: (item[1].begin, item[1].end)):
-        if place.begin != offset:
+    for name, position in sorted(positions.items(), key=lambda item: (item[1].begin, item[1].end)):
+        if position.begin != offset:
             raise FormatError(
-                f"tensor {short(name)} begins at byte {place.begin}, not at {offset}: "
+                f"tensor {short(name)} begins at byte {position.begin}, not at {offset}: "
                 "gaps and overlaps are not allowed"
             )
-        if (start + offset) % place.dtype.itemsize:
+        if (start + offset) % position.dtype.itemsize:
             raise FormatError(f"tensor {short(name)} begins at byte {start + offset}: not aligned")
-        offset = place.end
+        offset = position.end
     if offset != size:
         raise FormatError(f"the tensors take {offset} bytes, but {size} bytes follow the header")
-    return places
+    return positions
 
 
 def _parse_place(tensor: str, entry: Any) -> Place:
-    """Return the position of one tensor; errors name it as ``tensor``."""
+    """Return the position of one tensor. Error messages call it ``tensor``."""
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise FormatError(f"{tensor} must have dtype, shape and data_offsets, not {short(entry)}")
     name, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
@@ -291,9 +312,8 @@ def _parse_place(tensor: str, entry: Any) -> Place:
     if not _are_sizes(offsets) or len(offsets) != 2:
         raise FormatError(f"{tensor} has data_offsets {short(offsets)}: must be begin and end")
     dtype, (begin, end) = _DTYPES[name], offsets
-    if (
-        math.prod(n for n in shape if n) * dtype.itemsize >= 2**63
-    ):  # NumPy also fails for [0, 2**63]
+    # Sizes of 0 are skipped, because NumPy also fails for [0, 2**63].
+    if math.prod(length for length in shape if length) * dtype.itemsize >= 2**63:
         raise FormatError(f"{tensor} has shape {short(shape)}: too large")
     size = math.prod(shape) * dtype.itemsize
     if size != end - begin:
@@ -306,4 +326,4 @@ def _parse_place(tensor: str, entry: Any) -> Place:
 
 def _are_sizes(value: Any) -> bool:
     """Return whether a value is a list of integers of at least 0."""
-    return isinstance(value, list) and all(type(n) is int and n >= 0 for n in value)
+    return isinstance(value, list) and all(type(size) is int and size >= 0 for size in value)

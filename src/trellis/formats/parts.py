@@ -33,6 +33,8 @@ from typing import Any, ClassVar, Protocol, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from trellis.checks import integer_at_least
+from trellis.data.corpus import Layout
 from trellis.errors import FormatError, InputError
 from trellis.formats import native
 from trellis.formats.native import Tensors
@@ -41,12 +43,14 @@ from trellis.native import resolve_jobs
 __all__ = [
     "Parts",
     "Saved",
+    "compared_parameters",
     "errors_name_file",
     "load_class",
     "read_classes",
     "read_parameters",
     "read_strings",
     "read_training",
+    "restore",
     "store_strings",
     "stored_labels",
     "stored_parameters",
@@ -59,11 +63,23 @@ Parts: TypeAlias = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 """Metadata and tensors of one model."""
 
 
+_MAX_ISA = 100  # characters of the name of an instruction set
+
+
 class Saved:
     """Mixin of a model that can be written to a file."""
 
     kind: ClassVar[str]
     """Name of the class in a file. It never changes, because old files contain it."""
+    added_parameters: ClassVar[frozenset[str]] = frozenset()
+    """Parameters that release 0.1.0 does not have: stored only if they are not the default.
+
+    So an old model is written as before, and the checkpoint of an old run can be resumed.
+    """
+    isa_: str | None = None
+    """Instruction set that trained the weights, such as ``"x86-64-v3"``; None if it is unknown."""
+    corpus_layout_: Layout | None = None
+    """The columns of the file that ``trellis train`` read; None after training in Python."""
 
     def save(self, path: FilePath) -> None:
         """Write the fitted model to a ``.trellis`` file, which `trellis.load` reads.
@@ -76,7 +92,12 @@ class Saved:
                 f"cannot save a {type(self).__name__}: a subclass has no file format unless it "
                 "sets kind"
             )
-        native.write(path, self.kind, *self.to_parts())
+        meta, tensors = self.to_parts()
+        if self.isa_ is not None:
+            meta["isa"] = self.isa_
+        if self.corpus_layout_ is not None:
+            meta["corpus"] = self.corpus_layout_.to_json()
+        native.write(path, self.kind, meta, tensors)
 
     def to_parts(self) -> Parts:
         """Return the metadata and the tensors of the fitted model; raise if it is not fitted."""
@@ -87,10 +108,17 @@ class Saved:
         """Return the model with these parts; raise InputError if a part is missing or invalid."""
         raise NotImplementedError
 
+    def read_corpus_layout(self, meta: dict[str, Any]) -> Self:
+        """Set the layout that `save` stored; return the model. Older files have none."""
+        if "corpus" in meta:
+            self.corpus_layout_ = Layout.from_json(meta["corpus"])
+        return self
+
     def set_feature_functions(
         self,
         features: Callable[[Any], Any] | None = None,
         edge_features: Callable[[Any], Any] | None = None,
+        joint: Any = None,
     ) -> None:
         """Set the Python functions that compute features: a file cannot contain them.
 
@@ -104,8 +132,18 @@ SavedModel = TypeVar("SavedModel", bound=Saved)
 def load_class(cls: type[SavedModel], path: FilePath) -> SavedModel:
     """Load a file that must contain a model of this class."""
     contents = native.read(path, kind=cls.kind)
+    return restore(cls, contents)
+
+
+def restore(cls: type[SavedModel], contents: native.Contents) -> SavedModel:
+    """Return the model of a file; raise FormatError, which names the file, if a part is invalid."""
     with errors_name_file(contents.tensors.path):
-        return cls.from_parts(contents.meta, contents.tensors)
+        model = cls.from_parts(contents.meta, contents.tensors)
+        isa = contents.meta.get("isa")
+        if isa is not None and not (isinstance(isa, str) and len(isa) <= _MAX_ISA):
+            raise InputError(f"isa must be the name of an instruction set, not {isa!r:.60}")
+        model.isa_ = isa
+        return model.read_corpus_layout(contents.meta)
 
 
 @contextmanager
@@ -125,7 +163,7 @@ def errors_name_file(path: FilePath) -> Iterator[None]:
         raise error if text.startswith(str(path)) else FormatError(f"{path}: {text}") from None
     except KeyError as error:
         raise FormatError(f"{path}: {error} is missing") from None
-    except (ValueError, TypeError, AttributeError, IndexError) as error:
+    except (ValueError, TypeError, AttributeError, IndexError, OverflowError) as error:
         # Values of a wrong JSON type raise these: None["x"], int("x"), [].keys(), [][0].
         raise FormatError(f"{path}: {error}") from None
 
@@ -139,24 +177,41 @@ class Estimator(Protocol):
     def get_params(self, deep: bool = True) -> dict[str, Any]: ...
 
 
+def compared_parameters(model: Estimator) -> dict[str, Any]:
+    """Return the parameters of a model without added parameters that have their default value."""
+    parameters: dict[str, Any] = model.get_params(deep=False)
+    added: frozenset[str] = getattr(type(model), "added_parameters", frozenset())
+    if not added:
+        return parameters
+    defaults = type(model)().get_params(deep=False)
+    return {
+        name: value
+        for name, value in parameters.items()
+        if name not in added or value != defaults[name]
+    }
+
+
 def stored_parameters(model: Estimator, left_out: Sequence[str] = ()) -> dict[str, Any]:
     """Return the parameters of a model as JSON values, except the names in ``left_out``.
 
-    Random generators are omitted too, because JSON cannot contain them.
+    Random generators are omitted too, and functions in ``solver_options``, because JSON cannot
+    contain them.
     """
-    stored = {}
-    for name, value in model.get_params(deep=False).items():
+    parameters = {}
+    for name, value in compared_parameters(model).items():
         if name in left_out or isinstance(value, np.random.Generator | np.random.RandomState):
             continue
         if isinstance(value, np.generic):
             value = value.item()
+        if name == "solver_options" and value is not None:
+            value = {key: option for key, option in value.items() if not callable(option)}
         if name == "constraints" and value is not None and not isinstance(value, str):
             value = [stored_labels(pair) for pair in value]
         if name == "label_weight" and value is not None:
             # A list of pairs, because the keys of a JSON object can only be strings.
             value = [[*stored_labels([label]), float(weight)] for label, weight in value.items()]
-        stored[name] = list(value) if isinstance(value, tuple) else value
-    return stored
+        parameters[name] = list(value) if isinstance(value, tuple) else value
+    return parameters
 
 
 def read_parameters(
@@ -166,18 +221,24 @@ def read_parameters(
 
     The names are validated here, the values by the model.
     """
-    stored = meta["parameters"]
-    known = cls().get_params(deep=False).keys() - set(left_out)
-    if not isinstance(stored, dict):
-        raise InputError(f"parameters must be an object, not {type(stored).__name__}")
-    unknown = sorted(stored.keys() - known)
-    if unknown:
-        raise InputError(f"parameters: unknown names {', '.join(unknown)}")
-    parameters: dict[str, Any] = dict(stored)
+    stored_values = meta["parameters"]
+    known_names = cls().get_params(deep=False).keys() - set(left_out)
+    if not isinstance(stored_values, dict):
+        raise InputError(f"parameters must be an object, not {type(stored_values).__name__}")
+    unknown_names = sorted(stored_values.keys() - known_names)
+    if unknown_names:
+        raise InputError(f"parameters: unknown names {', '.join(unknown_names)}")
+    parameters: dict[str, Any] = dict(stored_values)
     if isinstance(parameters.get("constraints"), list):
-        parameters["constraints"] = [tuple(pair) for pair in parameters["constraints"]]
+        parameters["constraints"] = [
+            tuple(stored_labels(pair)) for pair in parameters["constraints"]
+        ]
     if parameters.get("label_weight") is not None:
-        parameters["label_weight"] = dict(map(tuple, parameters["label_weight"]))
+        pairs = parameters["label_weight"]
+        if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+            raise InputError("label_weight must be a list of pairs [label, weight]")
+        stored_labels(label for label, _ in pairs)
+        parameters["label_weight"] = dict(map(tuple, pairs))
     resolve_jobs(parameters.get("n_jobs"))
     return parameters
 
@@ -187,11 +248,11 @@ def read_parameters(
 
 def stored_labels(labels: Iterable[Any]) -> list[Any]:
     """Return labels as a list of JSON values; raise InputError if JSON cannot contain one."""
-    stored = list(labels)
-    for label in stored:
+    values = list(labels)
+    for label in values:
         if not isinstance(label, str | int | float | bool):
             raise InputError(f"label {label!r} cannot be saved: must be a str or a number")
-    return stored
+    return values
 
 
 def read_classes(meta: dict[str, Any]) -> list[Any]:
@@ -224,7 +285,7 @@ def training_record(model: Any, histories: Sequence[str] = ()) -> dict[str, Any]
 def read_training(model: Any, meta: dict[str, Any], histories: Sequence[str] = ()) -> None:
     """Set the attributes of the model that `training_record` stored as ``meta["training"]``."""
     record = meta["training"]
-    model.n_iter_ = int(record["iterations"])
+    model.n_iter_ = integer_at_least(record["iterations"], 0, "iterations")
     model.objective_ = float(record["objective"])
     model.converged_ = bool(record["converged"])
     for name in histories:

@@ -110,12 +110,12 @@ class QuantizedMatrix:
 
         The centroids of each group are multiplied once; then every code is one lookup.
         """
-        total = np.zeros(len(self.codes), np.float32)
+        products = np.zeros(len(self.codes), np.float32)
         tables = self.quantizer.tables()
-        for g, (begin, end) in enumerate(self.quantizer.columns()):
-            total += (tables[g] @ vector[begin:end])[self.codes[:, g]]
+        for group, (begin, end) in enumerate(self.quantizer.columns()):
+            products += (tables[group] @ vector[begin:end])[self.codes[:, group]]
         norms = self.norms()
-        return total if norms is None else total * norms
+        return products if norms is None else products * norms
 
 
 def quantize(
@@ -161,14 +161,16 @@ def _fit(
 ) -> tuple[Codes, ProductQuantizer]:
     """Fit the centroids of each group of columns; return all codes, and the centroids."""
     dim = rows.shape[1]
-    small = len(rows) <= _MAX_SAMPLE
-    sample = rows if small else rows[np.sort(rng.choice(len(rows), _MAX_SAMPLE, replace=False))]
+    uses_all_rows = len(rows) <= _MAX_SAMPLE
+    sample = (
+        rows if uses_all_rows else rows[np.sort(rng.choice(len(rows), _MAX_SAMPLE, replace=False))]
+    )
     quantizer = ProductQuantizer(dim, dsub, np.empty(dim * CENTROIDS, np.float32))
     codes = np.empty((len(rows), quantizer.groups), np.uint8)
-    for g, (begin, end) in enumerate(quantizer.columns()):
+    for group, (begin, end) in enumerate(quantizer.columns()):
         centroids = _fit_centroids(sample, begin, end, rng, jobs)
         quantizer.centroids[begin * CENTROIDS : end * CENTROIDS] = centroids.reshape(-1)
-        _assign(rows, begin, centroids, codes, g, jobs)
+        _assign(rows, begin, centroids, codes, group, jobs)
     return codes, quantizer
 
 
@@ -192,15 +194,15 @@ def _fit_centroids(
 def _draw_centroids(points: Floats, rng: np.random.Generator) -> Floats:
     """Return the centroids of k-means++: P(next) ∝ squared distance to the chosen centroids."""
     candidates = points[rng.permutation(len(points))[:_MAX_CANDIDATES]].astype(np.float64)
-    chosen = np.empty((CENTROIDS, points.shape[1]))
-    chosen[0] = candidates[0]
+    drawn_points = np.empty((CENTROIDS, points.shape[1]))
+    drawn_points[0] = candidates[0]
     distance = np.full(len(candidates), np.inf)
     for i in range(1, CENTROIDS):
-        np.minimum(distance, ((candidates - chosen[i - 1]) ** 2).sum(axis=1), out=distance)
+        np.minimum(distance, ((candidates - drawn_points[i - 1]) ** 2).sum(axis=1), out=distance)
         cumulative = np.cumsum(distance)
         index = int(np.searchsorted(cumulative, rng.random() * cumulative[-1]))
-        chosen[i] = candidates[min(index, len(candidates) - 1)]
-    centroids: Floats = chosen.astype(np.float32)
+        drawn_points[i] = candidates[min(index, len(candidates) - 1)]
+    centroids: Floats = drawn_points.astype(np.float32)
     return centroids
 
 

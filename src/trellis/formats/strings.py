@@ -28,15 +28,15 @@ class Names(NamedTuple):
         return self.data[begin : begin + int(self.size[i])].tobytes()
 
     def decoded(self, what: str, encoding: str = "utf-8") -> list[str]:
-        """Return all strings; errors name them as ``what`` and their index."""
+        """Return all strings. Error messages call string i ``what`` i."""
         strings = []
         for i in range(len(self.begin)):
-            raw = self.string(i)
+            encoded = self.string(i)
             try:
-                strings.append(raw.decode(encoding))
+                strings.append(encoded.decode(encoding))
             except UnicodeDecodeError as error:
                 raise FormatError(f"{what} {i} is not {encoding}: {error}") from None
-            if b"\0" in raw:
+            if b"\0" in encoded:
                 raise FormatError(f"{what} {i} contains a zero byte")
         return strings
 
@@ -73,10 +73,10 @@ def unpack_strings(data: NDArray[Any], offsets: NDArray[Any], what: str) -> list
     reversed_strings = np.flatnonzero(offsets[1:] < offsets[:-1])
     if len(reversed_strings):
         raise FormatError(f"{what}: string {reversed_strings[0]} ends before it begins")
-    raw = data.tobytes()
+    encoded = data.tobytes()
     strings: list[str] = []
     try:
-        strings.extend(raw[begin:end].decode() for begin, end in pairwise(offsets.tolist()))
+        strings.extend(encoded[begin:end].decode() for begin, end in pairwise(offsets.tolist()))
     except UnicodeDecodeError as error:
         raise FormatError(f"{what}: string {len(strings)} is not UTF-8: {error}") from None
     return strings

@@ -104,18 +104,18 @@ class NameList:
 
 
 def read_weights(
-    file: IO[bytes], lines: int, indexed: bool
+    file: IO[bytes], n_lines: int, indexed: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Read the remaining lines of a file; return the numbers and values of the nonzero weights.
 
-    There must be exactly ``lines`` lines. Each is a weight, or ``number=weight`` if ``indexed``.
+    There must be exactly ``n_lines`` lines. Each is a weight, or ``number=weight`` if ``indexed``.
     """
     # The header may be wrong: never allocate more lines than the file can contain.
     # The shortest lines are "0\n" and "0=0\n".
     bytes_left = os.fstat(file.fileno()).st_size - file.tell()
-    capacity = min(lines, bytes_left // (4 if indexed else 2) + 1)
-    number, weight = np.empty(capacity, np.int64), np.empty(capacity)
-    reader = _core.WeightReader(indexed, number, weight)
+    capacity = min(n_lines, bytes_left // (4 if indexed else 2) + 1)
+    numbers, weights = np.empty(capacity, np.int64), np.empty(capacity)
+    reader = _core.WeightReader(indexed, numbers, weights)
     while block := file.read(_BLOCK):
         block += file.readline() if block[-1:] != b"\n" else b""
         fault, line = reader.feed(block)
@@ -125,14 +125,14 @@ def read_weights(
             raise FormatError(f"{line[:60]!r} is not the number of a weight and its value")
         if fault == "text":
             raise FormatError(f"{line[:60]!r} is not a finite number, expected a weight")
-        if fault or reader.lines > lines:
+        if fault or reader.lines > n_lines:
             raise FormatError(
-                f"the number of weights in the header is {lines}, but the file has more"
+                f"the number of weights in the header is {n_lines}, but the file has more"
             )
-    if reader.lines != lines:
+    if reader.lines != n_lines:
         raise FormatError(
-            f"the number of weights in the header is {lines}, but the file has {reader.lines}"
+            f"the number of weights in the header is {n_lines}, but the file has {reader.lines}"
         )
-    number.resize(reader.kept, refcheck=False)
-    weight.resize(reader.kept, refcheck=False)
-    return number, weight
+    numbers.resize(reader.kept, refcheck=False)
+    weights.resize(reader.kept, refcheck=False)
+    return numbers, weights

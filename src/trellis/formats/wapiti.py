@@ -30,32 +30,34 @@ _TYPES = b"ub*"  # first letters of observations
 def read(path: str | os.PathLike[str], encoding: str = "utf-8") -> TextModel:
     """Read a model file; raise FormatError, which names the file, if it is invalid."""
     with open_text(path, encoding) as file:
-        kind, count = _read_numbers(file, rb"#mdl#([0-9]{1,3})#([0-9]{1,12})", "#mdl#kind#weights")
-        if kind != 2:
-            raise FormatError(f"the model has kind {kind}: only CRFs (kind 2) can be read")
-        patterns, _, _ = _read_numbers(file, rb"#rdr#([0-9]{1,9})/([0-9]{1,9})/([01])", "#rdr#")
-        texts = [_check_type(text) for text in _read_strings(file, patterns, "pattern")]
+        model_type, n_weights = _read_numbers(
+            file, rb"#mdl#([0-9]{1,3})#([0-9]{1,12})", "#mdl#kind#weights"
+        )
+        if model_type != 2:
+            raise FormatError(f"the model has kind {model_type}: only CRFs (kind 2) can be read")
+        n_patterns, _, _ = _read_numbers(file, rb"#rdr#([0-9]{1,9})/([0-9]{1,9})/([01])", "#rdr#")
+        texts = [_check_type(text) for text in _read_strings(file, n_patterns, "pattern")]
         templates = "\n".join(text.decode(encoding) for text in texts)
-        (label_count,) = _read_numbers(file, rb"#qrk#([0-9]{1,9})", "#qrk#labels")
-        labels = [text.decode(encoding) for text in _read_strings(file, label_count, "label")]
+        (n_labels,) = _read_numbers(file, rb"#qrk#([0-9]{1,9})", "#qrk#labels")
+        labels = [text.decode(encoding) for text in _read_strings(file, n_labels, "label")]
         if not labels or len(set(labels)) != len(labels) or len(labels) > MAX_LABELS:
             raise FormatError(
                 f"the model has {len(labels)} labels: must be 1 to {MAX_LABELS} distinct labels"
             )
         name_list, types = NameList(encoding), bytearray()
-        (observations,) = _read_numbers(file, rb"#qrk#([0-9]{1,12})", "#qrk#observations")
-        for text in _read_strings(file, observations, "observation"):
+        (n_observations,) = _read_numbers(file, rb"#qrk#([0-9]{1,12})", "#qrk#observations")
+        for text in _read_strings(file, n_observations, "observation"):
             name_list.add(_check_type(text))
             types += text[:1]
         type_codes = np.array(types, np.uint8)
-        states, pairs = type_codes != _TYPES[1], type_codes != _TYPES[0]
+        has_states, has_pairs = type_codes != _TYPES[1], type_codes != _TYPES[0]
         begin = np.zeros(len(type_codes) + 1, np.int64)
-        np.cumsum(states * len(labels) + pairs * len(labels) ** 2, out=begin[1:])
+        np.cumsum(has_states * len(labels) + has_pairs * len(labels) ** 2, out=begin[1:])
         names = name_list.names("observations")
-        number, weight = read_weights(file, count, indexed=True)
-        if len(number) and int(number[-1]) >= int(begin[-1]):
-            raise FormatError(f"weight {number[-1]} belongs to no observation")
-        return TextModel(labels, templates, names, begin, states, number, weight)
+        numbers, weights = read_weights(file, n_weights, indexed=True)
+        if len(numbers) and int(numbers[-1]) >= int(begin[-1]):
+            raise FormatError(f"weight {numbers[-1]} belongs to no observation")
+        return TextModel(labels, templates, names, begin, has_states, numbers, weights)
 
 
 def _read_line(file: IO[bytes]) -> bytes:

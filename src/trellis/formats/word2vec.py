@@ -15,7 +15,6 @@ read, or that the size of the file allows.
 import codecs
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -24,8 +23,8 @@ from numpy.typing import NDArray
 from trellis import _core
 from trellis.checks import as_integer
 from trellis.data import files
+from trellis.data.atomic import replacing
 from trellis.errors import FormatError, InputError
-from trellis.formats.atomic import replacing
 from trellis.formats.mapped import check_finite
 
 __all__ = ["WordVectors", "is_header", "read", "write_binary", "write_text"]
@@ -49,10 +48,10 @@ class WordVectors(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """The format of a file; ``rows`` is None if there is no line "rows columns"."""
+    """The format of a file; ``n_rows`` is None if there is no line "rows columns"."""
 
-    rows: int | None
-    columns: int
+    n_rows: int | None
+    n_columns: int
     is_text: bool
 
 
@@ -65,6 +64,7 @@ def read(
     times, its first row is used. ``limit`` is the largest number of rows to read.
 
     >>> import tempfile
+    >>> from pathlib import Path
     >>> path = Path(tempfile.mkdtemp()) / "tiny.vec"
     >>> size = path.write_text("2 3\nthe 0.1 -0.25 3\nof 1e-3 0 0.5\n")
     >>> words, matrix = read(path)
@@ -77,27 +77,27 @@ def read(
         codecs.lookup_error(errors)
     except (LookupError, TypeError):
         raise InputError(f"errors={errors!r} is not an error handler of bytes.decode") from None
-    if not Path(path).is_file():
-        Path(path).stat()  # raises FileNotFoundError for a missing file
-        raise FormatError(f"{path}: not a regular file")
-    try:
-        return _read(Path(path), errors, limit)
-    except FormatError as error:
-        raise FormatError(f"{path}: {error}") from None
+    files.check_regular(path)
+    with files.open_once(path) as file:
+        try:
+            return _read(file, None if file.is_packed else os.stat(path).st_size, errors, limit)
+        except FormatError as error:
+            # A damaged compressed file: the message already names the file.
+            name = "" if str(error).startswith(f"{file.name}: ") else f"{path}: "
+            raise FormatError(f"{name}{error}") from None
 
 
-def _read(path: Path, errors: str, limit: int | None) -> WordVectors:
-    blocks = files.blocks(path)
-    head, unread = _read_head(blocks)
-    size = None if files.is_packed(path) else path.stat().st_size
+def _read(file: files.OpenFile, size: int | None, errors: str, limit: int | None) -> WordVectors:
+    blocks = files.blocks(file)
+    head, unread_bytes = _read_head(blocks)
     rows = _Rows(head, size, errors, limit)
     for block in blocks:
-        unread = rows.take(unread + block)
+        unread_bytes = rows.add_rows(unread_bytes + block)
         if rows.count == limit:
             return rows.result()
-    unread = rows.take(unread + b"\n" if head.is_text else unread)
+    unread_bytes = rows.add_rows(unread_bytes + b"\n" if head.is_text else unread_bytes)
     if rows.count != limit:
-        rows.finish(unread)
+        rows.finish(unread_bytes)
     return rows.result()
 
 
@@ -109,23 +109,30 @@ def is_header(line: bytes) -> bool:
 
 def _read_head(blocks: Iterator[bytes]) -> tuple[_Head, bytes]:
     """Recognise the format; return it, and the bytes of the rows that were read already."""
-    line, unread = _read_line(b"", blocks)
+    line, unread_bytes = _read_line(b"", blocks)
+    if not line:
+        raise FormatError("the file is empty")
     if not is_header(line):
-        columns = len(line.rstrip(b" \r\n").split(b" ")) - 1
-        _check_columns(columns)
-        return _Head(None, columns, True), line + unread
-    rows, columns = map(int, line.split())
-    _check_columns(columns)
+        n_columns = len(line.rstrip(b" \r\n").split(b" ")) - 1
+        if n_columns == 0:
+            start = line.rstrip()[:40].decode(errors="replace")
+            raise FormatError(
+                f"line 1 has no numbers after the word: {start!r}; not a file of word vectors"
+            )
+        _check_columns(n_columns)
+        return _Head(None, n_columns, True), line + unread_bytes
+    n_rows, n_columns = map(int, line.split())
+    _check_columns(n_columns)
     # The file is text if its first row can be parsed as text.
-    first, unread = _read_line(unread, blocks)
-    buffer = np.empty((1, columns), np.float32)
+    first, unread_bytes = _read_line(unread_bytes, blocks)
+    buffer = np.empty((1, n_columns), np.float32)
     ends, _, _ = _core.vector_rows(first.rstrip() + b"\n", True, buffer)
-    return _Head(rows, columns, len(ends) > 0 or rows == 0), first + unread
+    return _Head(n_rows, n_columns, len(ends) > 0 or n_rows == 0), first + unread_bytes
 
 
-def _check_columns(columns: int) -> None:
-    if not 1 <= columns <= _MAX_COLUMNS:
-        raise FormatError(f"a row has {columns} numbers: must be 1 to {_MAX_COLUMNS}")
+def _check_columns(n_columns: int) -> None:
+    if not 1 <= n_columns <= _MAX_COLUMNS:
+        raise FormatError(f"a row has {n_columns} numbers: must be 1 to {_MAX_COLUMNS}")
 
 
 def _read_line(start: bytes, blocks: Iterator[bytes]) -> tuple[bytes, bytes]:
@@ -148,14 +155,16 @@ class _Rows:
         self._head, self._errors = head, errors
         # The header may be wrong: never allocate more rows than the file can contain.
         bytes_per_number = 2 if head.is_text else 4
-        min_size = (head.rows or 0) * head.columns * bytes_per_number
+        min_size = (head.n_rows or 0) * head.n_columns * bytes_per_number
         if size is not None and min_size > size:
             raise FormatError(
-                f"{head.rows} rows of {head.columns} numbers do not fit into {size} bytes"
+                f"{head.n_rows} rows of {head.n_columns} numbers do not fit into {size} bytes"
             )
-        self._max_rows = min((n for n in (head.rows, limit) if n is not None), default=None)
-        first = _FIRST_ROWS if self._max_rows is None or size is None else self._max_rows
-        self._matrix = np.empty((first, head.columns), np.float32)
+        self._max_rows = min(
+            (count for count in (head.n_rows, limit) if count is not None), default=None
+        )
+        n_initial = _FIRST_ROWS if self._max_rows is None or size is None else self._max_rows
+        self._matrix = np.empty((n_initial, head.n_columns), np.float32)
         self._words: list[str] = []
 
     @property
@@ -163,27 +172,31 @@ class _Rows:
         """Number of rows so far."""
         return len(self._words)
 
-    def take(self, block: bytes) -> bytes:
+    def add_rows(self, block: bytes) -> bytes:
         """Add all complete rows of a block, and return the bytes after them."""
         while True:
             if self.count == len(self._matrix) and self.count != self._max_rows:
                 self._grow()
-            free = self._matrix[self.count : self._max_rows]
-            ends, consumed, problem = _core.vector_rows(block, self._head.is_text, free)
+            free_rows = self._matrix[self.count : self._max_rows]
+            ends, n_bytes, problem = _core.vector_rows(block, self._head.is_text, free_rows)
             self._decode(block, ends)
-            block = block[consumed:]
+            block = block[n_bytes:]
             if problem:
-                raise FormatError(f"row {self.count} has {problem}")
-            if len(ends) < 2 * len(free) or self.count == self._max_rows:
+                raise FormatError(
+                    f"row {self.count} has {problem}: must be a word and {self._head.n_columns} "
+                    "numbers; rows are counted from 0"
+                )
+            if len(ends) < 2 * len(free_rows) or self.count == self._max_rows:
                 break
         if self.count == self._max_rows:
-            if self.count == self._head.rows and block:
+            if self.count == self._head.n_rows and block:
                 raise FormatError(
                     f"the first line declares {self.count} rows, but the file has more"
                 )
             return block
-        columns = self._head.columns
-        if len(block) > _MAX_WORD + columns * (_MAX_DIGITS if self._head.is_text else 4):
+        if len(block) > _MAX_WORD + self._head.n_columns * (
+            _MAX_DIGITS if self._head.is_text else 4
+        ):
             raise FormatError(f"row {self.count} is too long")
         return block
 
@@ -191,30 +204,30 @@ class _Rows:
         """Raise FormatError if the file ends too early."""
         if block:
             raise FormatError(f"the file ends inside row {self.count}")
-        if self._head.rows is not None and self.count != self._head.rows:
+        if self._head.n_rows is not None and self.count != self._head.n_rows:
             raise FormatError(
-                f"the first line declares {self._head.rows} rows, but the file has {self.count}"
+                f"the first line declares {self._head.n_rows} rows, but the file has {self.count}"
             )
 
     def result(self) -> WordVectors:
         """Return the words and vectors, each word once."""
-        self._matrix.resize((self.count, self._head.columns), refcheck=False)
+        self._matrix.resize((self.count, self._head.n_columns), refcheck=False)
         check_finite(self._matrix, "the matrix")
-        first = dict(zip(reversed(self._words), range(self.count - 1, -1, -1), strict=True))
-        if len(first) == self.count:
+        first_row = dict(zip(reversed(self._words), range(self.count - 1, -1, -1), strict=True))
+        if len(first_row) == self.count:
             return WordVectors(self._words, self._matrix)
-        rows = sorted(first.values())
+        rows = sorted(first_row.values())
         return WordVectors([self._words[i] for i in rows], self._matrix[rows])
 
     def _grow(self) -> None:
-        rows = self.count + self.count // 2 + 1
-        self._matrix.resize((rows, self._head.columns), refcheck=False)
+        n_rows = self.count + self.count // 2 + 1
+        self._matrix.resize((n_rows, self._head.n_columns), refcheck=False)
 
     def _decode(self, block: bytes, ends: NDArray[np.int64]) -> None:
-        bounds = iter(ends.tolist())
+        offsets = iter(ends.tolist())
         try:
-            for begin in bounds:
-                self._words.append(block[begin : next(bounds)].decode("utf-8", self._errors))
+            for begin in offsets:
+                self._words.append(block[begin : next(offsets)].decode("utf-8", self._errors))
         except UnicodeDecodeError as error:
             raise FormatError(
                 f"row {self.count}: the word {error.object[:80]!r} is not UTF-8; "
@@ -231,14 +244,16 @@ def write_text(
 ) -> None:
     """Write a text file without loss of precision; without ``header``, in GloVe's format."""
     encoded = _encode(words, matrix)
-    line = " ".join(["%.9g"] * matrix.shape[1])
-    with replacing(path) as file, files.packed(file, path) as out:
+    row_format = " ".join(["%.9g"] * matrix.shape[1])
+    with replacing(path) as file, files.packed(file, path) as output_file:
         if header:
-            out.write(b"%d %d\n" % matrix.shape)
+            output_file.write(b"%d %d\n" % matrix.shape)
         for begin in range(0, len(encoded), _BLOCK_ROWS):
             rows = matrix[begin : begin + _BLOCK_ROWS].tolist()
             pairs = zip(encoded[begin : begin + _BLOCK_ROWS], rows, strict=True)
-            out.writelines(b"%b %b\n" % (w, (line % tuple(row)).encode()) for w, row in pairs)
+            output_file.writelines(
+                b"%b %b\n" % (word, (row_format % tuple(row)).encode()) for word, row in pairs
+            )
 
 
 def write_binary(
@@ -246,12 +261,12 @@ def write_binary(
 ) -> None:
     """Write the binary format of word2vec (``-binary 1``)."""
     encoded = _encode(words, matrix)
-    with replacing(path) as file, files.packed(file, path) as out:
-        out.write(b"%d %d\n" % matrix.shape)
+    with replacing(path) as file, files.packed(file, path) as output_file:
+        output_file.write(b"%d %d\n" % matrix.shape)
         for begin in range(0, len(encoded), _BLOCK_ROWS):
             rows = np.ascontiguousarray(matrix[begin : begin + _BLOCK_ROWS], "<f4")
             pairs = zip(encoded[begin : begin + _BLOCK_ROWS], rows, strict=True)
-            out.writelines(b"%b %b\n" % (word, row.tobytes()) for word, row in pairs)
+            output_file.writelines(b"%b %b\n" % (word, row.tobytes()) for word, row in pairs)
 
 
 def _encode(words: Sequence[str], matrix: NDArray[np.float32]) -> list[bytes]:
@@ -262,7 +277,8 @@ def _encode(words: Sequence[str], matrix: NDArray[np.float32]) -> list[bytes]:
     for word in words:
         if not word or " " in word or "\n" in word:
             raise InputError(
-                f"word {len(encoded)} is {word!r}: must be non-empty, without space and line break"
+                f"word {len(encoded)} is {word!r}: must be non-empty, without spaces and line "
+                "breaks"
             )
         try:
             encoded.append(word.encode())

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from trellis.errors import FormatError
 from trellis.formats import native
 from trellis.formats.crfpp import is_binary
-from trellis.formats.parts import FilePath, errors_name_file
+from trellis.formats.parts import FilePath, errors_name_file, restore
 
-__all__ = ["MODELS", "READERS", "Reader", "load", "model_class"]
+__all__ = ["MODELS", "READERS", "Reader", "is_model", "load", "model_class"]
 
 MODELS: dict[str, str] = {
     "crf": "trellis.models.chain.crf.CRF",
@@ -65,6 +65,7 @@ def load(
     *,
     features: Callable[[Any], Any] | None = None,
     edge_features: Callable[[Any], Any] | None = None,
+    joint: Any = None,
     encoding: str = "utf-8",
 ) -> Any:
     """Load a model from a file. Raise FormatError if the file is damaged or its format unknown.
@@ -74,8 +75,8 @@ def load(
     `TextClassifier`. For a model file of CRFsuite, CRF++ (as text) or Wapiti, it is a `CRF`.
 
     A file cannot contain Python functions. If a sequence model was trained with functions, pass
-    them as ``features`` and ``edge_features``. ``encoding`` is the text encoding of the names in
-    model files of other programs.
+    them as ``features``, ``edge_features`` and ``joint``. ``encoding`` is the text encoding of the
+    names in model files of other programs.
     """
     head = _read_first_bytes(path)
     for reader in READERS:
@@ -84,11 +85,15 @@ def load(
             with errors_name_file(path):
                 return read(path, encoding)
     contents = native.read(path)
-    cls = model_class(contents)
-    with errors_name_file(contents.tensors.path):
-        model = cls.from_parts(contents.meta, contents.tensors)
-    model.set_feature_functions(features, edge_features)
+    model = restore(model_class(contents), contents)
+    model.set_feature_functions(features, edge_features, joint)
     return model
+
+
+def is_model(path: FilePath) -> bool:
+    """Return whether the first bytes of a file are those of a model that `load` reads."""
+    head = _read_first_bytes(path)
+    return head[8:10] == b'{"' or any(reader.recognises(head) for reader in READERS)
 
 
 def model_class(contents: native.Contents) -> Any:

@@ -24,7 +24,8 @@ from trellis.formats.strings import Names, pack_strings
 from trellis.formats.text_models import TextModel
 from trellis.models.chain.crf import CRF
 from trellis.models.chain.labels import as_array
-from trellis.models.chain.weights import WeightLayout
+from trellis.models.chain.weights import WeightLayout, check_label_count
+from trellis.models.crfsuite import read_weights
 
 __all__ = [
     "from_crfsuite",
@@ -45,20 +46,7 @@ _BLOCK = 1 << 18
 
 def from_crfsuite(model: crfsuite.Model) -> CRF:
     """Return a CRF with the labels, attributes and weights of a CRFsuite model."""
-    if not model.labels:
-        raise FormatError("the model has no labels")
-    counts = np.bincount(model.state_attribute, minlength=len(model.attributes.begin))
-    layout = WeightLayout(
-        len(model.labels),
-        _offsets(counts),
-        model.state_label,
-        (model.before * len(model.labels) + model.after).astype(np.int32),
-    )
-    try:
-        features = ReadyFeatures.from_bytes(*model.attributes)
-    except InputError as error:
-        raise FormatError(f"attributes: {error}") from None
-    weights = np.concatenate([model.state_weight, model.bigram_weight])
+    features, layout, weights = read_weights(model)
     return _make_crf(CRF(transitions="seen"), model.labels, features, layout, weights)
 
 
@@ -76,18 +64,22 @@ def read_crfpp(path: str | os.PathLike[str], encoding: str = "utf-8") -> CRF:
 def refuse_binary_crfpp(path: str | os.PathLike[str], encoding: str = "utf-8") -> CRF:
     """Raise FormatError: a binary CRF++ model depends on the machine that wrote it."""
     raise FormatError(
-        f"{path}: binary CRF++ models cannot be read: crf_learn -t also writes a text file"
+        f"{path}: binary CRF++ models cannot be read: train with crf_learn -t, which also writes "
+        "the model as text"
     )
 
 
 def read_wapiti(path: str | os.PathLike[str], encoding: str = "utf-8") -> CRF:
     """Read a model file of Wapiti."""
     models = [wapiti_file.read(path, encoding)]
-    return _from_text_model(wapiti.parse(models[0].templates), models)
+    spec = wapiti.parse(models[0].templates)
+    for field in spec.fields:
+        field.check_linear()
+    return _from_text_model(spec, models)
 
 
 class _NamedWeights(NamedTuple):
-    """The weights of some names, sorted by name."""
+    """The weights of features of a text model, sorted by the index of the feature's name."""
 
     name: NDArray[np.int64]
     """``(names,)``: indices of the names."""
@@ -137,20 +129,20 @@ def _from_text_model(spec: Spec, models: list[TextModel]) -> CRF:
 
 def _split_model(spec: Spec, model: TextModel) -> _SplitModel:
     """Split the weights of a text model into those of labels, of pairs and of bigrams."""
-    flags = model.states.view(np.uint8), _find_plain_names(spec, model.names).view(np.uint8)
+    name_flags = model.states.view(np.uint8), _find_plain_names(spec, model.names).view(np.uint8)
     states, edges, edge_weight, pair, pair_weight = _core.split_weights(
-        model.number, model.weight, model.begin, *flags, len(model.labels)
+        model.number, model.weight, model.begin, *name_flags, len(model.labels)
     )
-    # The core has moved the weights of labels to the front, so the memory behind them is freed.
-    weight = model.weight
-    weight.resize(len(states[2]), refcheck=False)
+    # The core has moved the weights of labels to the front. The memory after them is freed.
+    state_weight = model.weight
+    state_weight.resize(len(states[2]), refcheck=False)
     # With several templates that read no token, a pair has several weights: they are added.
-    pairs, group = np.unique(pair, return_inverse=True)
-    bigrams: Any = np.bincount(group, weights=pair_weight, minlength=len(pairs))
+    pairs, pair_index = np.unique(pair, return_inverse=True)
+    bigrams: Any = np.bincount(pair_index, weights=pair_weight, minlength=len(pairs))
     return _SplitModel(
         model.labels,
         model.names,
-        _NamedWeights(*states, weight),
+        _NamedWeights(*states, state_weight),
         _NamedWeights(*edges, edge_weight),
         pairs.astype(np.int32),
         bigrams,
@@ -162,24 +154,28 @@ def _find_plain_names(spec: Spec, names: Names) -> NDArray[np.bool_]:
 
     Their weights are the label bigrams of all positions.
     """
-    plain = {"".join(t.literals).encode() for t in spec.templates if t.edge and not t.parts}
+    plain_names = {
+        "".join(template.literals).encode()
+        for template in spec.templates
+        if template.edge and not template.parts
+    }
     is_plain = np.zeros(len(names.size), np.bool_)
     # There may be millions of names, so only those that are short enough are decoded.
-    for i in np.flatnonzero(names.size <= max(map(len, plain), default=-1)).tolist():
-        is_plain[i] = names.string(i) in plain
+    for i in np.flatnonzero(names.size <= max(map(len, plain_names), default=-1)).tolist():
+        is_plain[i] = names.string(i) in plain_names
     return is_plain
 
 
 def _append_in_place(
-    first: NDArray[np.float64], arrays: list[NDArray[np.float64]]
+    target: NDArray[np.float64], arrays: list[NDArray[np.float64]]
 ) -> NDArray[np.float64]:
     """Append arrays to the first one, in place: a copy of it would nearly double the memory."""
-    end = len(first)
-    first.resize(end + sum(map(len, arrays)), refcheck=False)
+    end = len(target)
+    target.resize(end + sum(map(len, arrays)), refcheck=False)
     for array in arrays:
-        first[end : end + len(array)] = array
+        target[end : end + len(array)] = array
         end += len(array)
-    return first
+    return target
 
 
 def _repeat_for_attributes(weights: _NamedWeights, source: NDArray[np.int64]) -> _NamedWeights:
@@ -191,10 +187,14 @@ def _repeat_for_attributes(weights: _NamedWeights, source: NDArray[np.int64]) ->
         return weights  # one attribute for each name, in the same order
     begin = _offsets(weights.size)[source]
     size = weights.size[source]
-    total = int(size.sum())
-    if total > 2 * len(weights.weight) + _EXTRA_WEIGHTS:
-        raise FormatError("too many feature names match several templates")
-    cell, weight = np.empty(total, weights.cell.dtype), np.empty(total)
+    n_weights = int(size.sum())
+    limit = 2 * len(weights.weight) + _EXTRA_WEIGHTS
+    if n_weights > limit:
+        raise FormatError(
+            f"feature names match several templates, so {n_weights} weights are needed: at most "
+            f"{limit} are allowed for the {len(weights.weight)} weights of the file"
+        )
+    cell, weight = np.empty(n_weights, weights.cell.dtype), np.empty(n_weights)
     for attributes, target in _split_into_blocks(size):
         index = _concatenate_ranges(begin[attributes], size[attributes])
         cell[target], weight[target] = weights.cell[index], weights.weight[index]
@@ -221,8 +221,10 @@ def _make_crf(
     crf: CRF, labels: list[str], features: Any, layout: WeightLayout, weights: NDArray[np.float64]
 ) -> CRF:
     """Set the attributes that ``fit`` sets. The file does not contain the history of training."""
+    check_label_count(len(labels), len(weights))
     crf.classes_, crf.features_, crf.layout_ = as_array(tuple(labels)), features, layout
-    crf.coef_ = weights
+    crf.set_weights(weights)
+    crf.l2_ = 0.0  # the file does not contain the penalty
     crf.n_iter_, crf.objective_, crf.converged_ = 0, 0.0, False
     crf.losses_, crf.dev_scores_ = [], []
     layout.native  # noqa: B018  validates all indices of the layout
@@ -262,7 +264,7 @@ def _collect_crfsuite_parts(model: Any) -> crfsuite.Parts:
         names = data.view(np.uint8)
     else:
         names, ends = pack_strings(model.features_.names())
-    before, after = np.divmod(layout.bigram, layout.labels)
+    before, after = np.divmod(layout.bigram, layout.n_labels)
     return crfsuite.Parts(
         model.classes_.tolist(),
         names,
@@ -282,7 +284,7 @@ def _check_crfsuite_can_store(model: Any) -> None:
         raise InputError(
             f"a CRFsuite file can store only models of type CRF, not {type(model).__name__}"
         )
-    model._fitted()
+    model._check_fitted()
     if model.constraints is not None:
         raise InputError("a CRFsuite file cannot store the constraints of this model")
     if model.features_.has_edges:

@@ -50,8 +50,11 @@ def _runs_on_gpu(emissions: Tensor) -> bool:
 
 def _as_arrays(*tensors: Tensor) -> Any:
     """Return NumPy views of CPU tensors, or float32 copies of tensors in half precision."""
-    converted = (t.float() if t.dtype in (torch.float16, torch.bfloat16) else t for t in tensors)
-    return tuple(t.detach().numpy() for t in converted)
+    float_tensors = (
+        tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+        for tensor in tensors
+    )
+    return tuple(tensor.detach().numpy() for tensor in float_tensors)
 
 
 def _compute_dtype(emissions: Tensor) -> torch.dtype:
@@ -89,7 +92,7 @@ class _Chain(torch.autograd.Function):
 
 
 def _needs_gradient(batch: Batch) -> bool:
-    return torch.is_grad_enabled() and any(x.requires_grad for x in batch.scores)
+    return torch.is_grad_enabled() and any(score.requires_grad for score in batch.scores)
 
 
 def _run_engine(batch: Batch, status: RowStatus | None, engine: Any) -> Tensor:
@@ -112,10 +115,10 @@ def log_likelihood(
     """
     if _runs_on_gpu(batch.emissions):
         engine = _gpu_engine()
-        settings = (summed, _needs_gradient(batch))
-        plan, batch = engine.find_plan(engine.ChainPlan, batch, settings, check)
-        e = batch.emissions
-        status = RowStatus(len(e), e.device) if validate else None
+        result = ("sum" if summed else "rows") if _needs_gradient(batch) else "value"
+        plan, batch = engine.find_plan(engine.ChainPlan, batch, (result,), check)
+        emissions = batch.emissions
+        status = RowStatus(len(emissions), emissions.device) if validate else None
         value = _run_engine(batch, status, plan)
         if status is not None:
             check_status(status.wait(), batch)
@@ -140,13 +143,13 @@ def log_partition(
     """Return log Z of each row (B,), or log p of its tags; differentiable."""
     batch = Batch(emissions, transitions, start, end, lengths, tags)
     if torch.compiler.is_compiling():
-        traced: Tensor = chain_value(*batch[:6], _needs_gradient(batch))[0]
-        return traced
+        traced_value: Tensor = chain_value(*batch[:6], _needs_gradient(batch))[0]
+        return traced_value
     if not _runs_on_gpu(emissions):
         return _run_engine(batch, None, _NativeEngine(_needs_gradient(batch)))
     engine = _gpu_engine()
-    settings = (False, _needs_gradient(batch))
-    plan, batch = engine.find_plan(engine.ChainPlan, batch, settings, lambda batch: batch)
+    result = "rows" if _needs_gradient(batch) else "value"
+    plan, batch = engine.find_plan(engine.ChainPlan, batch, (result,))
     return _run_engine(batch, None, plan)
 
 
@@ -168,9 +171,9 @@ class _NativeEngine:
         value, unary, pairs = _compute_native_value(
             scores, lengths.numpy(), labels, self.differentiate
         )
-        rounded = value if emissions.dtype == torch.float64 else value.astype(np.float32)
-        parts = (torch.from_numpy(np.asarray(x)) for x in (unary, pairs))
-        return torch.from_numpy(rounded), (*batch[:6], *parts)
+        value_array = value if emissions.dtype == torch.float64 else value.astype(np.float32)
+        saved_counts = (torch.from_numpy(np.asarray(x)) for x in (unary, pairs))
+        return torch.from_numpy(value_array), (*batch[:6], *saved_counts)
 
     def gradients(self, saved: Sequence[Any], weight: Tensor) -> Gradients:
         """Return the gradients of Σ_b weight_b · value_b.
@@ -178,16 +181,16 @@ class _NativeEngine:
         The gradient of the emissions may share memory with a saved tensor.
         """
         *scores, lengths, tags, unary, pairs = saved
-        arrays, factors = _as_arrays(*scores), weight.numpy().astype(float)
+        arrays, row_weights = _as_arrays(*scores), weight.numpy().astype(float)
         labels = None if tags is None else tags.numpy()
         counts = (unary.numpy(), pairs.numpy())
-        factors = factors if labels is None else -factors
-        parts = _weight_counts(arrays, lengths.numpy(), labels, counts, factors)
-        e, a, s, f = (
-            torch.from_numpy(part.astype(array.dtype, copy=False)).to(like.dtype)
-            for part, array, like in zip(parts, arrays, scores, strict=True)
+        row_weights = row_weights if labels is None else -row_weights
+        weighted_counts = _weight_counts(arrays, lengths.numpy(), labels, counts, row_weights)
+        d_emissions, d_transitions, d_start, d_end = (
+            torch.from_numpy(count_array.astype(array.dtype, copy=False)).to(like.dtype)
+            for count_array, array, like in zip(weighted_counts, arrays, scores, strict=True)
         )
-        return e, a, s, f
+        return d_emissions, d_transitions, d_start, d_end
 
 
 def _compute_native_value(
@@ -199,16 +202,14 @@ def _compute_native_value(
     """
     sign = 1.0 if labels is None else -1.0
     if gradient and scores[1].ndim == 2:
-        fast = layer.expected_counts(scores, lengths, labels)
-        if fast is not None:
-            return sign * fast.value, fast.unary, fast.pairs
+        native_counts = layer.expected_counts(scores, lengths, labels)
+        if native_counts is not None:
+            return sign * native_counts.value, native_counts.unary, native_counts.pairs
     if gradient:
         try:
             counts = chain.expected_counts(*scores, lengths=lengths, labels=labels)
-        except (
-            InfeasibleError
-        ):  # a row has no path: `gradients` computes the counts of the other rows
-            pass
+        except InfeasibleError:
+            pass  # a row has no path: `gradients` computes the counts of the other rows
         else:
             return sign * np.asarray(counts.log_partition), counts.unary, counts.transition
     value = np.asarray(chain.log_partition(*scores, lengths=lengths))
@@ -234,8 +235,8 @@ def _weight_counts(
     elif not all_equal or weight[0] != 1.0:  # a summed loss has weights of 1: no copy is needed
         unary = unary * weight[:, None, None].astype(unary.dtype)
         pairs = pairs * (weight[0] if all_equal else weight[:, None, None, None])
-    last = unary[np.arange(len(unary)), lengths - 1]
-    return unary, pairs, unary[:, 0].sum(axis=0, dtype=float), last.sum(axis=0, dtype=float)
+    last_unary = unary[np.arange(len(unary)), lengths - 1]
+    return unary, pairs, unary[:, 0].sum(axis=0, dtype=float), last_unary.sum(axis=0, dtype=float)
 
 
 def _count_again(scores: Any, lengths: Any, labels: Any, weight: Any) -> tuple[Any, Any]:
@@ -243,18 +244,18 @@ def _count_again(scores: Any, lengths: Any, labels: Any, weight: Any) -> tuple[A
     has_path = ~np.isneginf(chain.log_partition(*scores, lengths=lengths))
     unary, pairs = np.zeros(scores[0].shape, scores[0].dtype), np.zeros(scores[1].shape)
     for sign in (1.0, -1.0):  # the core takes positive weights only
-        rows = has_path & (sign * weight > 0)
-        if not rows.any():
+        row_mask = has_path & (sign * weight > 0)
+        if not row_mask.any():
             continue
         counts = chain.expected_counts(
-            *(a[rows] if a.ndim > 2 else a for a in scores),
-            lengths=lengths[rows],
-            labels=None if labels is None else labels[rows],
-            weights=sign * weight[rows],
+            *(array[row_mask] if array.ndim > 2 else array for array in scores),
+            lengths=lengths[row_mask],
+            labels=None if labels is None else labels[row_mask],
+            weights=sign * weight[row_mask],
         )
-        unary[rows] = sign * np.asarray(counts.unary)
+        unary[row_mask] = sign * np.asarray(counts.unary)
         if pairs.ndim > 2:
-            pairs[rows] = sign * np.asarray(counts.transition)
+            pairs[row_mask] = sign * np.asarray(counts.transition)
         else:
             pairs += sign * np.asarray(counts.transition)
     return unary, pairs
@@ -283,7 +284,8 @@ def _compute_value(
         value, saved = _NativeEngine(gradient).run(batch)
         return value, saved[6], saved[7], empty
     engine = _gpu_engine()
-    plan, batch = engine.find_plan(engine.ChainPlan, batch, (False, gradient), lambda batch: batch)
+    result = "rows" if gradient else "value"
+    plan, batch = engine.find_plan(engine.ChainPlan, batch, (result,))
     value, saved = plan.run(batch)
     unary, pairs, sums = saved if gradient else (empty, emissions.new_empty(0), empty.clone())
     return value, unary, pairs, sums
@@ -303,21 +305,21 @@ def _(
     gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     dtype = _compute_dtype(emissions)
-    rows, _, labels = emissions.shape
+    n_rows, _, n_labels = emissions.shape
     is_shared = transitions.dim() == 2
-    unary: Any = emissions.shape if gradient else 0
-    pairs: Any = transitions.shape if gradient else 0
-    sums: Any = 0
+    unary_shape: Any = emissions.shape if gradient else 0
+    pairs_shape: Any = transitions.shape if gradient else 0
+    sums_shape: Any = 0
     pairs_dtype = torch.float64 if is_shared and gradient and not emissions.is_cuda else dtype
     if emissions.is_cuda and gradient:
-        pairs = 0 if is_shared else pairs
-        sums = (rows, (2 + (labels if is_shared else 0)) * labels + 1)
-    new = emissions.new_empty
+        pairs_shape = 0 if is_shared else pairs_shape
+        sums_shape = (n_rows, (2 + (n_labels if is_shared else 0)) * n_labels + 1)
+    new_empty = emissions.new_empty
     return (
-        new((rows,), dtype=dtype),
-        new(unary, dtype=dtype),
-        new(pairs, dtype=pairs_dtype),
-        new(sums, dtype=dtype if emissions.is_cuda and gradient else emissions.dtype),
+        new_empty((n_rows,), dtype=dtype),
+        new_empty(unary_shape, dtype=dtype),
+        new_empty(pairs_shape, dtype=pairs_dtype),
+        new_empty(sums_shape, dtype=dtype if emissions.is_cuda and gradient else emissions.dtype),
     )
 
 
@@ -336,15 +338,18 @@ def _compute_gradient(
     """Return the gradients of Σ_b weight_b · value_b; none shares memory with an argument."""
     scores = (emissions, transitions, start, end)
     if emissions.is_cuda:
-        parts = _gpu_engine().sum_gradients(unary, pairs, sums, weight)
-        e, a, s, f = (x.to(like.dtype) for x, like in zip(parts, scores, strict=True))
-        return e, a, s, f
-    parts = _NativeEngine(True).gradients((*scores, lengths, tags, unary, pairs), weight)
-    input_addresses = {x.untyped_storage().data_ptr() for x in (unary, pairs)}
-    e, a, s, f = (
-        x.clone() if x.untyped_storage().data_ptr() in input_addresses else x for x in parts
+        gradients = _gpu_engine().sum_gradients(unary, pairs, sums, weight)
+        d_emissions, d_transitions, d_start, d_end = (
+            gradient.to(like.dtype) for gradient, like in zip(gradients, scores, strict=True)
+        )
+        return d_emissions, d_transitions, d_start, d_end
+    gradients = _NativeEngine(True).gradients((*scores, lengths, tags, unary, pairs), weight)
+    input_addresses = {gradient.untyped_storage().data_ptr() for gradient in (unary, pairs)}
+    d_emissions, d_transitions, d_start, d_end = (
+        gradient.clone() if gradient.untyped_storage().data_ptr() in input_addresses else gradient
+        for gradient in gradients
     )
-    return e, a, s, f
+    return d_emissions, d_transitions, d_start, d_end
 
 
 chain_gradient = torch.library.custom_op(
@@ -404,12 +409,13 @@ def _viterbi(
 ) -> tuple[Tensor, Tensor]:
     """Return the best labels (B, T), 0 after the length of a row, and their scores (B,)."""
     if emissions.is_cuda:
-        labels, score = _gpu_engine().viterbi(emissions, transitions, start, end, lengths)
+        engine, batch = _gpu_engine(), Batch(emissions, transitions, start, end, lengths)
+        score, (labels,) = engine.find_plan(engine.ChainPlan, batch, ("path",))[0].run(batch)
         return labels, score
     scores = _as_arrays(emissions, transitions, start, end)
-    fast = layer.best_paths(scores, lengths.numpy()) if transitions.dim() == 2 else None
-    if fast is not None:
-        labels, score = torch.from_numpy(fast[0]), fast[1]
+    native_path = layer.best_paths(scores, lengths.numpy()) if transitions.dim() == 2 else None
+    if native_path is not None:
+        labels, score = torch.from_numpy(native_path[0]), native_path[1]
     else:
         path = chain.viterbi(*scores, lengths=lengths.numpy())
         labels = torch.from_numpy(np.asarray(path.labels)).clamp_(min=0)

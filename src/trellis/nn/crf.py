@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trellis.checks import as_integer, one_of
+from trellis.checks import as_integer, flag, one_of
 from trellis.errors import InputError
 from trellis.inference import chain
 from trellis.nn import reference
@@ -55,6 +55,9 @@ class CRF(nn.Module):
     rank
         If set, the transitions are the product of two matrices (tags, rank), which saves memory and
         parameters if there are many tags.
+    start_end
+        If False, the layer has no scores of first and last tags: A is all that it learns, and
+        ``start_transitions`` and ``end_transitions`` are constant zeros.
     validate
         Whether the values of tags, masks and lengths are validated. On a GPU the call then waits
         for the kernel that validates them. Compiled programs and CUDA graphs never validate.
@@ -67,6 +70,8 @@ class CRF(nn.Module):
 
     """
 
+    start_transitions: Tensor
+    end_transitions: Tensor
     _no_pairs: Tensor | None
     _no_starts: Tensor
     _no_ends: Tensor
@@ -79,15 +84,22 @@ class CRF(nn.Module):
         labels: Sequence[str] | None = None,
         constraints: str | Iterable[tuple[int, int]] | None = None,
         rank: int | None = None,
+        start_end: bool = True,
         validate: bool = True,
     ) -> None:
+        start_end = flag(start_end, "start_end")
         for name, value in (("num_tags", num_tags), ("rank", rank)):
             if value is not None and as_integer(value, name) < 1:
                 raise InputError(f"{name} must be at least 1, not {value}")
         super().__init__()
         self.num_tags, self.batch_first, self.validate = num_tags, batch_first, validate
-        self.start_transitions = nn.Parameter(torch.empty(num_tags))
-        self.end_transitions = nn.Parameter(torch.empty(num_tags))
+        self.start_end = start_end
+        if start_end:
+            self.start_transitions = nn.Parameter(torch.empty(num_tags))
+            self.end_transitions = nn.Parameter(torch.empty(num_tags))
+        else:
+            for name in ("start_transitions", "end_transitions"):
+                self.register_buffer(name, torch.zeros(num_tags), persistent=False)
         if rank is None:
             self.transitions = nn.Parameter(torch.empty(num_tags, num_tags))
         else:
@@ -101,8 +113,9 @@ class CRF(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw all parameters from ±0.1; for low-rank transitions, their product is in ±0.1."""
-        nn.init.uniform_(self.start_transitions, -0.1, 0.1)
-        nn.init.uniform_(self.end_transitions, -0.1, 0.1)
+        if self.start_end:
+            nn.init.uniform_(self.start_transitions, -0.1, 0.1)
+            nn.init.uniform_(self.end_transitions, -0.1, 0.1)
         if self.rank is None:
             nn.init.uniform_(self.transitions, -0.1, 0.1)
         else:
@@ -112,7 +125,8 @@ class CRF(nn.Module):
 
     def extra_repr(self) -> str:
         """Return the settings, as ``print(model)`` shows them."""
-        return f"num_tags={self.num_tags}, batch_first={self.batch_first}, rank={self.rank}"
+        settings = f"num_tags={self.num_tags}, batch_first={self.batch_first}, rank={self.rank}"
+        return settings if self.start_end else f"{settings}, start_end=False"
 
     # ---- likelihoods
 
@@ -154,10 +168,10 @@ class CRF(nn.Module):
         """Return log p of the labellings that `allowed` permits: their log Z minus log Z."""
         scores, steps = self._to_front(emissions, mask, lengths, transitions)
         _check_allowed(allowed, emissions)
-        e, pairs, start, end = scores
+        front_emissions, pairs, start, end = scores
         allowed = steps.to_front(self._rows_first(allowed))
-        possible = e.masked_fill(~allowed, -torch.inf)
-        value = log_partition(possible, pairs, start, end, steps.lengths)
+        allowed_emissions = front_emissions.masked_fill(~allowed, -torch.inf)
+        value = log_partition(allowed_emissions, pairs, start, end, steps.lengths)
         value = value - log_partition(*scores, steps.lengths)
         return _reduce(value, reduction, Batch(*scores, steps.lengths))
 
@@ -184,8 +198,8 @@ class CRF(nn.Module):
         """Return H(y | x) of each row (B,) in nats, differentiable."""
         scores, steps = self._to_front(emissions, mask, lengths, transitions)
         dtype = torch.promote_types(emissions.dtype, torch.float32)
-        e, a, start, end = (x.to(dtype) for x in scores)
-        return reference.entropy(e, a, start, end, steps.lengths)
+        front_emissions, pairs, start, end = (score.to(dtype) for score in scores)
+        return reference.entropy(front_emissions, pairs, start, end, steps.lengths)
 
     # ---- labels
 
@@ -200,7 +214,7 @@ class CRF(nn.Module):
     ) -> Any:
         """Return the best tags of each row: a list of lists, one tag for each unmasked step.
 
-        With ``padded``, return a tensor in the layout of the mask; masked steps have that number.
+        With ``padded=n``, return a tensor in the layout of the mask, with n at the masked steps.
         """
         scores, steps = self._to_front(emissions, mask, lengths, transitions)
         tags, _ = best_path(*scores, steps.lengths)
@@ -223,18 +237,30 @@ class CRF(nn.Module):
         return probabilities if self.batch_first else probabilities.transpose(0, 1)
 
     def kbest(
-        self, emissions: Tensor, k: int, mask: Tensor | None = None, *, lengths: Any = None
+        self,
+        emissions: Tensor,
+        k: int,
+        mask: Tensor | None = None,
+        *,
+        lengths: Any = None,
+        transitions: Tensor | None = None,
     ) -> list[list[tuple[list[int], float]]]:
-        """Return the k best labellings of each row with their log-probabilities, best first."""
-        scores, counts = self._to_numpy(emissions, mask, lengths)
-        best = chain.kbest(*scores, lengths=counts, k=k)
-        log_z = np.asarray(chain.log_partition(*scores, lengths=counts))
+        """Return the k best labellings of each row with their log-probabilities, best first.
+
+        A row with fewer than k possible labellings gets fewer.
+        """
+        scores, row_lengths = self._to_numpy(emissions, mask, lengths, transitions)
+        best = chain.kbest(*scores, lengths=row_lengths, k=k)
+        log_z = np.asarray(chain.log_partition(*scores, lengths=row_lengths))
         return [
             [
-                (path[:length].tolist(), float(value - z))
+                (path[:length].tolist(), min(float(value - row_log_z), 0.0))
                 for path, value in zip(paths, values, strict=True)
+                if value > -np.inf  # a missing path of a padded batch
             ]
-            for paths, values, z, length in zip(best.labels, best.score, log_z, counts, strict=True)
+            for paths, values, row_log_z, length in zip(
+                best.labels, best.score, log_z, row_lengths, strict=True
+            )
         ]
 
     def sample(
@@ -244,12 +270,15 @@ class CRF(nn.Module):
         mask: Tensor | None = None,
         *,
         lengths: Any = None,
+        transitions: Tensor | None = None,
         random_state: Any = None,
     ) -> list[list[list[int]]]:
         """Draw n labellings y ~ p(y | x) for each row."""
-        scores, counts = self._to_numpy(emissions, mask, lengths)
-        drawn = chain.sample(*scores, lengths=counts, n=n, random_state=random_state)
-        return [paths[:, :length].tolist() for paths, length in zip(drawn, counts, strict=True)]
+        scores, row_lengths = self._to_numpy(emissions, mask, lengths, transitions)
+        row_paths = chain.sample(*scores, lengths=row_lengths, n=n, random_state=random_state)
+        return [
+            paths[:, :length].tolist() for paths, length in zip(row_paths, row_lengths, strict=True)
+        ]
 
     def scores(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return transitions (L, L), starts (L,) and ends (L,), -inf where they are forbidden."""
@@ -258,13 +287,13 @@ class CRF(nn.Module):
     # ---- shared by the methods
 
     def _should_validate(self, emissions: Tensor) -> bool:
-        """Return True if values are validated. Compiled programs and CUDA graphs cannot wait."""
+        """Return True if values are validated: not in compiled programs and CUDA graphs."""
         if not self.validate or torch.compiler.is_compiling():
             return False
         return not (emissions.is_cuda and torch.cuda.is_current_stream_capturing())
 
     def _rows_first(self, x: Any) -> Any:
-        """Return x with the batch as its first axis. An invalid x raises later."""
+        """Return x with the batch as its first axis, or an invalid x as it is: it raises later."""
         if self.batch_first or not isinstance(x, Tensor) or x.dim() < 2:
             return x
         return x.transpose(0, 1)
@@ -280,17 +309,22 @@ class CRF(nn.Module):
         """Return the arguments of a call and the scores of the layer, rows first, not validated."""
         check_tensor(emissions, "emissions")
         # Engines read the memory of a tensor. The sign of a negative view is not in that memory.
-        e = self._rows_first(emissions.resolve_neg())
+        row_emissions = self._rows_first(emissions.resolve_neg())
         pairs, start, end = self._compute_scores()
         if transitions is not None:
             check_tensor(transitions, "transitions")
-            check_emissions(e, self.num_tags, start.device)
-            shape = (e.shape[0], e.shape[1] - 1, self.num_tags, self.num_tags)
+            check_emissions(row_emissions, self.num_tags, start.device)
+            shape = (
+                row_emissions.shape[0],
+                row_emissions.shape[1] - 1,
+                self.num_tags,
+                self.num_tags,
+            )
             if transitions.shape != shape:
                 raise InputError(f"transitions have shape {tuple(transitions.shape)}, not {shape}")
             pairs = transitions + pairs
         tags, mask = self._rows_first(tags), self._rows_first(mask)
-        return Batch(e, pairs, start, end, lengths, tags, mask)
+        return Batch(row_emissions, pairs, start, end, lengths, tags, mask)
 
     def _check_batch(self, batch: Batch) -> Batch:
         """Validate shapes, types and devices."""
@@ -322,12 +356,12 @@ class CRF(nn.Module):
         )
 
     def _to_numpy(
-        self, emissions: Tensor, mask: Tensor | None, lengths: Any
+        self, emissions: Tensor, mask: Tensor | None, lengths: Any, transitions: Tensor | None
     ) -> tuple[list[Any], Any]:
         """Return scores in float64, and lengths, as arrays."""
         with torch.no_grad():
-            scores, steps = self._to_front(emissions, mask, lengths, None)
-            arrays = [x.double().cpu().numpy() for x in scores]
+            scores, steps = self._to_front(emissions, mask, lengths, transitions)
+            arrays = [score.double().cpu().numpy() for score in scores]
         return arrays, steps.lengths.cpu().numpy()
 
 
@@ -335,16 +369,16 @@ def _reduce(value: Tensor, reduction: str, batch: Batch) -> Tensor:
     """Reduce the values (B,). A scalar is the sum that the engine has already computed."""
     if reduction == "none":
         return value
-    total = value if value.dim() == 0 else value.sum()
+    value_sum = value if value.dim() == 0 else value.sum()
     if reduction == "sum":
-        return total
+        return value_sum
     if reduction == "mean":
-        return total / len(batch.emissions)
+        return value_sum / len(batch.emissions)
     if batch.mask is not None:
-        return total / torch.count_nonzero(batch.mask)
+        return value_sum / torch.count_nonzero(batch.mask)
     if batch.lengths is not None:
-        return total / batch.lengths.sum()
-    return total / (batch.emissions.shape[0] * batch.emissions.shape[1])
+        return value_sum / batch.lengths.sum()
+    return value_sum / (batch.emissions.shape[0] * batch.emissions.shape[1])
 
 
 def _check_allowed(allowed: Tensor, emissions: Tensor) -> None:

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from trellis.checks import as_integer
 from trellis.errors import InputError
-from trellis.nn.ctc_batch import Batch, Lengths, check_numbers
+from trellis.nn.ctc_batch import Batch, Lengths, check_numbers, refuse_probabilities
 from trellis.nn.ctc_ops import Settings, compute_dtype, has_gpu_engine, losses, posterior
 
 __all__ = ["CTCLoss", "ctc_loss", "ctc_posterior"]
@@ -71,7 +71,8 @@ def ctc_loss(
         in Python computes H.
     validate
         Whether labels and lengths on a GPU are validated: the call then waits for a small kernel.
-        Compiled programs and CUDA graphs never validate them. The CPU always does.
+        Compiled programs and CUDA graphs never validate them. The CPU always does, and refuses
+        probabilities in place of their logarithms.
 
     >>> two_frames = torch.tensor([[[0.4, 0.6]], [[0.5, 0.5]]]).log()
     >>> loss = ctc_loss(two_frames, torch.tensor([[1]]), (2,), (1,))
@@ -98,11 +99,13 @@ def ctc_loss(
     loss, batch = losses(batch, settings, "none" if needs_adjustment else reduction, validate)
     if entropy and on_cpu:
         loss = loss - entropy * _compute_alignment_entropy(batch, blank, from_logits)
-    if validate and on_cpu and not torch.compiler.is_compiling():
+    if on_cpu and not torch.compiler.is_compiling():
         check_numbers(batch, loss)
+        if not from_logits:
+            refuse_probabilities(batch)
     if needs_adjustment:
         loss = _adjust_losses(loss, batch, from_logits, label_smoothing, zero_infinity)
-    return _reduce(loss, reduction, batch.target_lengths, single=log_probs.dim() == 2)
+    return _reduce(loss, reduction, batch.target_lengths, is_single=log_probs.dim() == 2)
 
 
 def ctc_posterior(
@@ -126,8 +129,8 @@ def ctc_posterior(
     [[0.25, 0.75], [0.375, 0.625]]
     """
     batch = _build_batch(log_probs, targets, input_lengths, target_lengths)
-    share = posterior(batch, blank, validate)
-    return share.squeeze(1) if log_probs.dim() == 2 else share
+    probabilities = posterior(batch, blank, validate)
+    return probabilities.squeeze(1) if log_probs.dim() == 2 else probabilities
 
 
 class CTCLoss(nn.Module):
@@ -193,45 +196,45 @@ class CTCLoss(nn.Module):
 
 def _build_batch(log_probs: Tensor, *arguments: Any) -> Batch:
     # Engines read the memory of a tensor. The sign of a negative view is not in that memory.
-    resolved = log_probs.resolve_neg() if isinstance(log_probs, Tensor) else log_probs
-    return Batch(resolved, *arguments)
+    resolved_log_probs = log_probs.resolve_neg() if isinstance(log_probs, Tensor) else log_probs
+    return Batch(resolved_log_probs, *arguments)
 
 
-def _reduce(loss: Tensor, reduction: str, target_lengths: Tensor, single: bool) -> Tensor:
-    """Reduce losses (B,), unless the engine has reduced them; `single` means input (T, V)."""
+def _reduce(loss: Tensor, reduction: str, target_lengths: Tensor, is_single: bool) -> Tensor:
+    """Reduce losses (B,), unless the engine has reduced them; `is_single` means input (T, V)."""
     if loss.dim() == 0:
         return loss
     if reduction == "mean":
         return (loss / target_lengths.clamp(min=1)).mean()
     if reduction == "sum":
         return loss.sum()
-    return loss.squeeze(0) if single else loss
+    return loss.squeeze(0) if is_single else loss
 
 
 def _adjust_losses(
-    loss: Tensor, batch: Batch, logits: bool, smoothing: float, zero: bool
+    loss: Tensor, batch: Batch, logits: bool, smoothing: float, zero_infinity: bool
 ) -> Tensor:
     """Apply label_smoothing and zero_infinity to the loss of each row."""
     is_possible = loss != float("inf")
     if smoothing:
         divergence = torch.where(is_possible, _compute_divergence(batch, logits), 0.0)
         loss = (1.0 - smoothing) * loss + smoothing * divergence
-    return torch.where(is_possible, loss, 0.0) if zero else loss
+    return torch.where(is_possible, loss, 0.0) if zero_infinity else loss
 
 
 def _mask_frames(batch: Batch) -> tuple[Tensor, Tensor]:
     """Return which frames (T, B) are inside the length of their row, and the frames, 0 outside."""
-    t = torch.arange(batch.frames.shape[0], device=batch.frames.device)
-    inside = t[:, None] < batch.input_lengths
+    frame_index = torch.arange(batch.frames.shape[0], device=batch.frames.device)
+    is_inside = frame_index[:, None] < batch.input_lengths
     frames = batch.frames.to(compute_dtype(batch.frames))
-    return inside, frames.masked_fill(~inside[:, :, None], 0.0)
+    return is_inside, frames.masked_fill(~is_inside[:, :, None], 0.0)
 
 
 def _compute_divergence(batch: Batch, logits: bool) -> Tensor:
     """Compute Σₜ KL(uniform ‖ pₜ) of each row (B,)."""
-    inside, y = _mask_frames(batch)
-    mean = y.mean(-1) - (y.logsumexp(-1) if logits else 0.0)
-    return torch.where(inside, -log(y.shape[-1]) - mean, 0.0).sum(0)
+    is_inside, frame_scores = _mask_frames(batch)
+    mean_score = frame_scores.mean(-1) - (frame_scores.logsumexp(-1) if logits else 0.0)
+    return torch.where(is_inside, -log(frame_scores.shape[-1]) - mean_score, 0.0).sum(0)
 
 
 def _compute_alignment_entropy(batch: Batch, blank: int, logits: bool) -> Tensor:
@@ -241,30 +244,30 @@ def _compute_alignment_entropy(batch: Batch, blank: int, logits: bool) -> Tensor
     h = Σ exp(aᵢ - a) (hᵢ - (aᵢ - a)). The predecessors of a state are itself, the state before it
     and, for a label that differs from the previous label, also the previous label.
     """
-    inside, y = _mask_frames(batch)
+    frames_inside, y = _mask_frames(batch)
     y = (y.log_softmax(-1) if logits else y).clamp(min=_IMPOSSIBLE)
-    extended, skip = _extend_targets(batch, blank)
-    y = y.gather(2, extended.expand(len(y), -1, -1))
+    extended_targets, skip = _extend_targets(batch, blank)
+    y = y.gather(2, extended_targets.expand(len(y), -1, -1))
     a = torch.full_like(y[0], _IMPOSSIBLE)
     a[:, 0] = 0.0  # a path starts in the first blank
     h = torch.zeros_like(a)
-    for t, is_inside in enumerate(inside[:, :, None]):
-        shifted = [_shift(a, k, _IMPOSSIBLE) for k in (0, 1, 2)]
-        shifted[2] = torch.where(skip, shifted[2], _IMPOSSIBLE)
+    for t, is_inside in enumerate(frames_inside[:, :, None]):
+        predecessors = [_shift(a, k, _IMPOSSIBLE) for k in (0, 1, 2)]
+        predecessors[2] = torch.where(skip, predecessors[2], _IMPOSSIBLE)
         entropies = torch.stack([_shift(h, k, 0.0) for k in (0, 1, 2)])
-        weights = torch.stack(shifted)
-        total = weights.logsumexp(0)
-        share = weights - total
-        h = torch.where(is_inside, (share.exp() * (entropies - share)).sum(0), h)
-        a = torch.where(is_inside, total + y[t], a)
+        weights = torch.stack(predecessors)
+        log_total = weights.logsumexp(0)
+        log_shares = weights - log_total
+        h = torch.where(is_inside, (log_shares.exp() * (entropies - log_shares)).sum(0), h)
+        a = torch.where(is_inside, log_total + y[t], a)
     # A path ends in the last blank, or in the last label of a target that is not empty.
-    last = 2 * batch.target_lengths[:, None]
-    last = torch.cat([last, (last - 1).clamp(min=0)], 1)
-    ends, entropies = a.gather(1, last), h.gather(1, last)
+    final_states = 2 * batch.target_lengths[:, None]
+    final_states = torch.cat([final_states, (final_states - 1).clamp(min=0)], 1)
+    ends, entropies = a.gather(1, final_states), h.gather(1, final_states)
     has_labels = batch.target_lengths > 0
     ends = torch.stack([ends[:, 0], torch.where(has_labels, ends[:, 1], _IMPOSSIBLE)], 1)
-    share = ends - ends.logsumexp(1, keepdim=True)
-    entropy = (share.exp() * (entropies - share)).sum(1)
+    log_shares = ends - ends.logsumexp(1, keepdim=True)
+    entropy = (log_shares.exp() * (entropies - log_shares)).sum(1)
     return torch.where(ends.amax(1) > _IMPOSSIBLE / 2, entropy, 0.0)
 
 
@@ -273,11 +276,11 @@ def _extend_targets(batch: Batch, blank: int) -> tuple[Tensor, Tensor]:
 
     Both have shape (B, 2 S + 1).
     """
-    s = torch.arange(batch.targets.shape[1], device=batch.targets.device)
-    labels = torch.where(s < batch.target_lengths[:, None], batch.targets, blank)
-    extended = torch.stack([torch.full_like(labels, blank), labels], 2).flatten(1)
-    extended = nn.functional.pad(extended, (0, 1), value=blank)
-    return extended, extended != _shift(extended, 2, blank)
+    positions = torch.arange(batch.targets.shape[1], device=batch.targets.device)
+    labels = torch.where(positions < batch.target_lengths[:, None], batch.targets, blank)
+    extended_targets = torch.stack([torch.full_like(labels, blank), labels], 2).flatten(1)
+    extended_targets = nn.functional.pad(extended_targets, (0, 1), value=blank)
+    return extended_targets, extended_targets != _shift(extended_targets, 2, blank)
 
 
 def _shift(x: Tensor, by: int, fill: float) -> Tensor:

@@ -1,16 +1,25 @@
 """Validation and conversion of the arguments of the CTC loss."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
-from trellis.checks import as_integer
+from trellis.checks import MAX_SCORE, as_integer
 from trellis.errors import InputError
+from trellis.inference.ctc.inputs import are_probabilities
 from trellis.nn.steps import as_integers, check_tensor
 
-__all__ = ["Batch", "Lengths", "check_batch", "check_numbers", "check_status"]
+__all__ = [
+    "Batch",
+    "Lengths",
+    "check_batch",
+    "check_numbers",
+    "check_status",
+    "refuse_probabilities",
+]
 
 Lengths: TypeAlias = Tensor | Sequence[int] | int
 
@@ -30,16 +39,19 @@ def check_batch(batch: Batch, blank: int) -> Batch:
     """Validate shapes, types and devices, and return converted tensors. Engines validate values."""
     frames, targets, input_lengths, target_lengths = batch
     _check_frames(frames, targets)
-    classes = frames.shape[-1]
-    if not 0 <= as_integer(blank, "blank") < classes:
-        raise InputError(f"blank is {blank}: must be 0 to {classes - 1}")
+    n_classes = frames.shape[-1]
+    if not 0 <= as_integer(blank, "blank") < n_classes:
+        raise InputError(f"blank is {blank}: must be 0 to {n_classes - 1}")
     as_integers(targets, "targets")
     frames = frames.unsqueeze(1) if frames.dim() == 2 else frames
-    rows = frames.shape[1]
-    ends = _as_lengths(input_lengths, "input_lengths", rows)
-    sizes = _as_lengths(target_lengths, "target_lengths", rows)
-    padded, sizes = _pad_targets(targets, sizes, rows, frames.shape[0])
-    return Batch(frames, *(_as_int64(x, frames.device) for x in (padded, ends, sizes)))
+    n_rows = frames.shape[1]
+    frame_counts = _as_lengths(input_lengths, "input_lengths", n_rows)
+    target_sizes = _as_lengths(target_lengths, "target_lengths", n_rows)
+    padded, target_sizes = _pad_targets(targets, target_sizes, n_rows, frames.shape[0])
+    return Batch(
+        frames,
+        *(_as_int64(tensor, frames.device) for tensor in (padded, frame_counts, target_sizes)),
+    )
 
 
 def _check_frames(frames: Any, targets: Any) -> None:
@@ -64,12 +76,12 @@ def _as_int64(x: Tensor, device: torch.device) -> Tensor:
     return x.to(device, torch.int64, non_blocking=True).contiguous()
 
 
-def _as_lengths(lengths: Lengths, name: str, rows: int) -> Tensor:
+def _as_lengths(lengths: Lengths, name: str, n_rows: int) -> Tensor:
     tensor = as_integers(lengths, name)
     tensor = tensor.reshape(1) if tensor.dim() == 0 else tensor
-    if tensor.shape != (rows,):
+    if tensor.shape != (n_rows,):
         raise InputError(
-            f"{name} have shape {_shape_of(tensor)}: must be ({rows},), one per batch row"
+            f"{name} have shape {_shape_of(tensor)}: must be ({n_rows},), one per batch row"
         )
     return tensor
 
@@ -78,11 +90,13 @@ def _shape_of(tensor: Tensor) -> tuple[int, ...]:
     return tuple(tensor.shape)
 
 
-def _pad_targets(targets: Tensor, sizes: Tensor, rows: int, frames: int) -> tuple[Tensor, Tensor]:
+def _pad_targets(
+    targets: Tensor, sizes: Tensor, n_rows: int, n_frames: int
+) -> tuple[Tensor, Tensor]:
     """Return targets (B, S) and their lengths. Concatenated targets are split into rows."""
     if targets.dim() == 2:
-        if targets.shape[0] != rows:
-            raise InputError(f"targets have shape {_shape_of(targets)}: must have {rows} rows")
+        if targets.shape[0] != n_rows:
+            raise InputError(f"targets have shape {_shape_of(targets)}: must have {n_rows} rows")
         return targets, sizes
     if targets.dim() != 1:
         raise InputError(
@@ -91,28 +105,30 @@ def _pad_targets(targets: Tensor, sizes: Tensor, rows: int, frames: int) -> tupl
     if torch.compiler.is_compiling():
         # A traced program cannot read the lengths. A target with more labels than frames has no
         # path, whatever its other labels are, so its row can be cut here.
-        longest = min(targets.numel(), frames + 1)
+        max_length = min(targets.numel(), n_frames + 1)
     else:
-        longest = _longest_target(sizes, targets.numel())
-    if not longest:
-        return targets.new_empty((rows, 0)), sizes
+        max_length = _longest_target(sizes, targets.numel())
+    if not max_length:
+        return targets.new_empty((n_rows, 0)), sizes
     sizes = sizes.to(targets.device)
-    first = sizes.cumsum(0) - sizes
-    index = first[:, None] + torch.arange(longest, device=targets.device)
-    return targets[index.clamp(max=targets.numel() - 1)], sizes.clamp(max=longest)
+    first_index = sizes.cumsum(0) - sizes
+    index = first_index[:, None] + torch.arange(max_length, device=targets.device)
+    return targets[index.clamp(max=targets.numel() - 1)], sizes.clamp(max=max_length)
 
 
 def _longest_target(sizes: Tensor, total: int) -> int:
     """Return the largest target length. Raise InputError unless the lengths sum to ``total``."""
-    smallest, largest, length_sum = torch.stack([sizes.min(), sizes.max(), sizes.sum()]).tolist()
-    if smallest < 0:
+    shortest_length, longest_length, length_sum = torch.stack(
+        [sizes.min(), sizes.max(), sizes.sum()]
+    ).tolist()
+    if shortest_length < 0:
         raise InputError(
-            f"target length of batch row {{sequence}} is {smallest}: must not be negative",
+            f"target length of batch row {{sequence}} is {shortest_length}: must not be negative",
             sequence=int(sizes.argmin()),
         )
     if length_sum != total:
         raise InputError(f"target_lengths sum to {length_sum}, but there are {total} targets")
-    return int(largest)
+    return int(longest_length)
 
 
 def check_status(status: list[int], batch: Batch, blank: int) -> None:
@@ -122,34 +138,59 @@ def check_status(status: list[int], batch: Batch, blank: int) -> None:
         raise InputError(_describe_problem(batch, blank, row), sequence=row)
 
 
-def check_numbers(batch: Batch, loss: Tensor) -> None:
-    """Raise if the input has a NaN. The native core treats such paths as impossible.
+def refuse_probabilities(batch: Batch) -> None:
+    """Raise InputError if the frames are probabilities instead of their logarithms."""
+    frames = batch.frames.detach()
+    if not are_probabilities(frames[0, 0]):  # usually the only test: it reads one frame
+        return
+    is_inside = torch.arange(len(frames), device=frames.device)[:, None] < batch.input_lengths
+    if are_probabilities(frames[is_inside]):
+        raise InputError(
+            "log_probs are probabilities, every frame sums to 1: pass their logarithms, "
+            "log_probs.log(), or logits.log_softmax(-1)"
+        )
 
-    So only rows without a finite loss are searched.
+
+def check_numbers(batch: Batch, loss: Tensor) -> None:
+    """Raise if the input has NaN or +inf, or finite scores that overflow.
+
+    The native core gives such rows no finite loss. So only rows without one are searched.
     """
     for row in (~torch.isfinite(loss.detach())).nonzero().flatten().tolist():
-        bad = torch.isnan(batch.frames[: int(batch.input_lengths[row]), row]).nonzero()
-        if len(bad):
-            frame = int(bad[0, 0])
+        frames = batch.frames[: int(batch.input_lengths[row]), row].detach()
+        invalid = (~(frames < torch.inf)).nonzero().tolist()
+        if invalid:
+            frame, label = invalid[0]
             raise InputError(
-                f"log_probs of batch row {{sequence}}, frame {frame} are nan: must be numbers",
+                f"log_probs of batch row {{sequence}}, frame {frame}, class {label} are "
+                f"{frames[frame, label].item()}: must be finite or -inf",
+                sequence=row,
+            )
+        finite_values = frames[frames > -torch.inf].double().abs()
+        largest = finite_values.max().item() if len(finite_values) else 0.0
+        if math.isnan(loss[row].item()) or largest > MAX_SCORE:
+            raise InputError(
+                f"log_probs of batch row {{sequence}} overflow: the largest absolute value is "
+                f"{largest:g}, but finite scores must be within ±{MAX_SCORE:g}",
                 sequence=row,
             )
 
 
 def _describe_problem(batch: Batch, blank: int, row: int) -> str:
     """Return the message for an invalid row; {sequence} stands for its number."""
-    frames, _, classes = batch.frames.shape
+    n_frames, _, n_classes = batch.frames.shape
     width = batch.targets.shape[1]
-    n, s = int(batch.input_lengths[row]), int(batch.target_lengths[row])
-    if not 0 <= n <= frames:
-        return f"input length of batch row {{sequence}} is {n}: must be 0 to {frames}"
-    if not 0 <= s <= width:
-        return f"target length of batch row {{sequence}} is {s}: must be 0 to {width}"
-    labels = batch.targets[row, :s].tolist()
-    bad = (i for i, label in enumerate(labels) if label == blank or not 0 <= label < classes)
-    i = next(bad)
-    where = f"target of batch row {{sequence}}, position {i} is"
+    input_length, target_length = int(batch.input_lengths[row]), int(batch.target_lengths[row])
+    if not 0 <= input_length <= n_frames:
+        return f"input length of batch row {{sequence}} is {input_length}: must be 0 to {n_frames}"
+    if not 0 <= target_length <= width:
+        return f"target length of batch row {{sequence}} is {target_length}: must be 0 to {width}"
+    labels = batch.targets[row, :target_length].tolist()
+    invalid_positions = (
+        i for i, label in enumerate(labels) if label == blank or not 0 <= label < n_classes
+    )
+    i = next(invalid_positions)
+    place = f"target of batch row {{sequence}}, position {i} is"
     if labels[i] == blank:
-        return f"{where} the blank, {blank}"
-    return f"{where} {labels[i]}: must be 0 to {classes - 1}"
+        return f"{place} the blank, {blank}"
+    return f"{place} {labels[i]}: must be 0 to {n_classes - 1}"

@@ -18,7 +18,13 @@ from torch import Tensor
 from trellis.errors import InputError
 from trellis.inference.ctc import cpu
 from trellis.inference.gpu.status import RowStatus
-from trellis.nn.ctc_batch import Batch, check_batch, check_status
+from trellis.nn.ctc_batch import (
+    Batch,
+    check_batch,
+    check_numbers,
+    check_status,
+    refuse_probabilities,
+)
 from trellis.nn.once import refuse_second_derivative
 
 __all__ = [
@@ -124,14 +130,14 @@ def losses(
     """
     needs_gradient = torch.is_grad_enabled() and getattr(batch.frames, "requires_grad", False)
     if _runs_on_gpu(batch.frames):
-        at_once = needs_gradient and _computes_at_once(batch.frames, batch.targets)
-        later = "later" if needs_gradient else "no"
-        gradient_and_reduction = ("now", reduction) if at_once else (later, "none")
+        computes_at_once = needs_gradient and _computes_at_once(batch.frames, batch.targets)
+        timing = "later" if needs_gradient else "no"
+        gradient_and_reduction = ("now", reduction) if computes_at_once else (timing, "none")
         return _run_on_gpu(batch, settings, gradient_and_reduction, validate)
     batch = check_batch(batch, settings.blank)
     if not is_eager(batch.frames):
-        traced: Tensor = ctc_value(*batch, *settings[:2], needs_gradient, settings.entropy)[0]
-        return traced, batch
+        traced_loss: Tensor = ctc_value(*batch, *settings[:2], needs_gradient, settings.entropy)[0]
+        return traced_loss, batch
     return _run_engine(batch, None, 0.0, _NativeEngine(settings)), batch
 
 
@@ -168,17 +174,19 @@ def posterior(batch: Batch, blank: int, validate: bool) -> Tensor:
     if not is_eager(batch.frames):
         loss, *saved = ctc_value(*batch, *settings[:2], True, 0.0)
         weight = torch.full_like(loss, -1.0)
-        traced: Tensor = ctc_gradient(*batch, loss, *saved, weight, *settings[:2])
-        return traced
+        traced_value: Tensor = ctc_gradient(*batch, loss, *saved, weight, *settings[:2])
+        return traced_value
     with torch.enable_grad():
         leaf = batch.frames.detach().requires_grad_()
         batch = batch._replace(frames=leaf)
         if _runs_on_gpu(leaf):
             loss, _ = _run_on_gpu(batch, settings, ("later", "none"), validate)
         else:
+            refuse_probabilities(batch)
             loss = _run_engine(batch, None, 0.0, _NativeEngine(settings))
-    share: Tensor = torch.autograd.grad(loss, leaf, torch.full_like(loss, -1.0))[0]
-    return share
+            check_numbers(batch, loss)
+    probabilities: Tensor = torch.autograd.grad(loss, leaf, torch.full_like(loss, -1.0))[0]
+    return probabilities
 
 
 class _NativeEngine:
@@ -195,23 +203,23 @@ class _NativeEngine:
         self, batch: Sequence[Tensor], status: None = None, entropy: float = 0.0
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Return the loss (B,), and the tensors that `gradients` needs."""
-        x, labels, ends, sizes = _as_arrays(*batch)
-        results = cpu.forward(x, labels, ends, sizes, self.blank, self.logits)
+        x, labels, input_lengths, target_lengths = _as_arrays(*batch)
+        results = cpu.forward(x, labels, input_lengths, target_lengths, self.blank, self.logits)
         loss, log_norm, states = (torch.from_numpy(array) for array in results)
         return loss, (*batch, loss, log_norm, states)
 
     def gradients(self, saved: Sequence[Tensor], weight: Tensor) -> tuple[Tensor]:
         """Return the gradient of Σ_b weight_b · loss_b with respect to the input, (T, B, V)."""
         input = saved[0]
-        x, labels, ends, sizes = _as_arrays(*saved[:4])
-        loss, log_norm, states = (part.detach().numpy() for part in saved[4:7])
+        x, labels, input_lengths, target_lengths = _as_arrays(*saved[:4])
+        loss, log_norm, states = (tensor.detach().numpy() for tensor in saved[4:7])
         same_dtype = input.dtype == compute_dtype(input)
         is_plain = same_dtype and input.is_contiguous()
         gradient = _allocate(x) if is_plain else torch.empty_like(input)
         # the core writes contiguous rows of classes in the type that it computes with
         needs_no_copy = same_dtype and gradient.stride(2) == 1
         output = gradient if needs_no_copy else _allocate(x)
-        arguments = (labels, ends, sizes, self.blank, self.logits)
+        arguments = (labels, input_lengths, target_lengths, self.blank, self.logits)
         cpu.backward(x, *arguments, log_norm, states, loss, weight.numpy(), out=output.numpy())
         return (gradient if needs_no_copy else gradient.copy_(output),)
 
@@ -250,7 +258,7 @@ def _compute_value(
         return loss, saved[5], saved[6], input.new_empty(0, dtype=torch.int32)
     engine = _gpu_engine()
     arguments = (blank, logits, entropy != 0.0, "later" if gradient else "no", "none")
-    plan, _ = engine.find_plan(engine.CTCPlan, batch, arguments, lambda batch: batch)
+    plan, _ = engine.find_plan(engine.CTCPlan, batch, arguments)
     loss, saved = plan.run(batch, None, entropy)
     if gradient:
         return loss, *saved[5:]
@@ -272,20 +280,20 @@ def _(
     gradient: bool,
     entropy: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    frames, rows, _ = input.shape
-    labels = targets.shape[1]
+    n_frames, n_rows, _ = input.shape
+    n_labels = targets.shape[1]
     dtype = compute_dtype(input)
-    norms, links = ((frames, rows) if logits else (0, 0)), (0,)
-    states: tuple[int, ...] = (rows, frames, 2 * labels + 1)
+    log_norm_shape, links_shape = ((n_frames, n_rows) if logits else (0, 0)), (0,)
+    states_shape: tuple[int, ...] = (n_rows, n_frames, 2 * n_labels + 1)
     if input.is_cuda:
-        norms = norms if gradient else (0, 0)
-        states = (rows, frames + 2, 2, labels + 1) if gradient else (0,)
-        links = (rows, 2, labels + 1) if gradient else (0,)  # type: ignore[assignment]
+        log_norm_shape = log_norm_shape if gradient else (0, 0)
+        states_shape = (n_rows, n_frames + 2, 2, n_labels + 1) if gradient else (0,)
+        links_shape = (n_rows, 2, n_labels + 1) if gradient else (0,)  # type: ignore[assignment]
     return (
-        input.new_empty((rows,), dtype=dtype),
-        input.new_empty(norms, dtype=torch.float64 if input.is_cuda else dtype),
-        input.new_empty(states, dtype=dtype),
-        input.new_empty(links, dtype=torch.int32),
+        input.new_empty((n_rows,), dtype=dtype),
+        input.new_empty(log_norm_shape, dtype=torch.float64 if input.is_cuda else dtype),
+        input.new_empty(states_shape, dtype=dtype),
+        input.new_empty(links_shape, dtype=torch.int32),
     )
 
 

@@ -18,14 +18,14 @@ def _select_transitions(transitions: Tensor, t: int) -> Tensor:
 
 def _log_sum_exp(x: Tensor, dim: int) -> Tensor:
     """log Σ exp x. Unlike that of torch.logsumexp, the gradient is not NaN if all x are -inf."""
-    highest = x.max(dim=dim, keepdim=True).values.detach()
-    highest = torch.where(torch.isfinite(highest), highest, torch.zeros_like(highest))
-    total = torch.exp(x - highest).sum(dim=dim)
-    is_impossible = total == 0
+    maximum = x.max(dim=dim, keepdim=True).values.detach()
+    maximum = torch.where(torch.isfinite(maximum), maximum, torch.zeros_like(maximum))
+    exp_sum = torch.exp(x - maximum).sum(dim=dim)
+    is_impossible = exp_sum == 0
     return torch.where(
         is_impossible,
         -torch.inf,
-        torch.log(torch.where(is_impossible, 1.0, total)) + highest.squeeze(dim),
+        torch.log(torch.where(is_impossible, 1.0, exp_sum)) + maximum.squeeze(dim),
     )
 
 
@@ -35,11 +35,11 @@ def log_partition(
     """Return log Z of each row (B,)."""
     alpha = start + emissions[:, 0]
     for t in range(1, emissions.shape[1]):
-        new = (
+        new_alpha = (
             _log_sum_exp(alpha[:, :, None] + _select_transitions(transitions, t), dim=1)
             + emissions[:, t]
         )
-        alpha = torch.where((t < lengths)[:, None], new, alpha)
+        alpha = torch.where((t < lengths)[:, None], new_alpha, alpha)
     return _log_sum_exp(alpha + end, dim=1)
 
 
@@ -90,15 +90,17 @@ def entropy(
     """
     alpha, entropies = start + emissions[:, 0], torch.zeros_like(emissions[:, 0])
     for t in range(1, emissions.shape[1]):
-        joint = alpha[:, :, None] + _select_transitions(transitions, t)
-        total = _log_sum_exp(joint, dim=1)
-        log_p = torch.where(torch.isneginf(joint), 0.0, joint - total[:, None])
-        p = torch.where(torch.isneginf(joint), 0.0, torch.exp(log_p))
-        new = (p * (entropies[:, :, None] - log_p)).sum(dim=1)
+        joint_scores = alpha[:, :, None] + _select_transitions(transitions, t)
+        log_total = _log_sum_exp(joint_scores, dim=1)
+        log_p = torch.where(torch.isneginf(joint_scores), 0.0, joint_scores - log_total[:, None])
+        p = torch.where(torch.isneginf(joint_scores), 0.0, torch.exp(log_p))
+        new_entropies = (p * (entropies[:, :, None] - log_p)).sum(dim=1)
         is_inside = (t < lengths)[:, None]
-        alpha = torch.where(is_inside, total + emissions[:, t], alpha)
-        entropies = torch.where(is_inside, new, entropies)
-    joint = alpha + end
-    log_p = torch.where(torch.isneginf(joint), 0.0, joint - _log_sum_exp(joint, dim=1)[:, None])
-    p = torch.where(torch.isneginf(joint), 0.0, torch.exp(log_p))
+        alpha = torch.where(is_inside, log_total + emissions[:, t], alpha)
+        entropies = torch.where(is_inside, new_entropies, entropies)
+    joint_scores = alpha + end
+    log_p = torch.where(
+        torch.isneginf(joint_scores), 0.0, joint_scores - _log_sum_exp(joint_scores, dim=1)[:, None]
+    )
+    p = torch.where(torch.isneginf(joint_scores), 0.0, torch.exp(log_p))
     return (p * (entropies - log_p)).sum(dim=1)

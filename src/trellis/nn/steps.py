@@ -13,6 +13,7 @@ from torch import Tensor
 
 from trellis.errors import InputError
 from trellis.inference.chain import layer
+from trellis.inference.gpu.status import RowStatus
 
 __all__ = [
     "Batch",
@@ -62,13 +63,13 @@ class Steps(NamedTuple):
         """Do the same for x (B, T-1, L, L), where x[:, t - 1] is the transition into step t."""
         if self.order is None or x.shape[1] == 0:
             return x
-        into = (self.order[:, 1:] - 1).clamp(min=0)
-        return x.gather(1, into[:, :, None, None].expand(x.shape))
+        index = (self.order[:, 1:] - 1).clamp(min=0)
+        return x.gather(1, index[:, :, None, None].expand(x.shape))
 
     def to_positions(self, x: Tensor, fill: Any = 0) -> Tensor:
         """Invert `to_front`: return x (B, T, …) at its positions, with `fill` at masked steps."""
-        inside = torch.arange(x.shape[1], device=x.device) < self.lengths[:, None]
-        x = x.masked_fill(~inside.reshape(*inside.shape, *[1] * (x.dim() - 2)), fill)
+        is_inside = torch.arange(x.shape[1], device=x.device) < self.lengths[:, None]
+        x = x.masked_fill(~is_inside.reshape(*is_inside.shape, *[1] * (x.dim() - 2)), fill)
         if self.order is None:
             return x
         index = self.order.reshape(*self.order.shape, *[1] * (x.dim() - 2))
@@ -123,19 +124,27 @@ def check_emissions(emissions: Tensor, num_tags: int, device: torch.device) -> N
 
 def check_batch(batch: Batch) -> Batch:
     """Validate shapes, types and devices of mask, lengths and tags; return them with int64."""
-    e, lengths, mask = batch.emissions, batch.lengths, batch.mask
+    emissions, lengths, mask = batch.emissions, batch.lengths, batch.mask
     if mask is not None:
         if lengths is not None:
             raise InputError("mask and lengths have the same meaning: pass only one")
         check_tensor(mask, "mask")
-        _check_grid(mask, "mask", e)
+        _check_grid(mask, "mask", emissions)
+        if mask.is_floating_point() or mask.is_complex():
+            # An additive mask, 0 to keep and -inf to drop, would mean the opposite.
+            raise InputError(
+                f"mask must be boolean or integers, not {mask.dtype}: write mask.bool() if 1 means "
+                "that a step is part of the sequence, mask == 0 if 0 does"
+            )
     if lengths is not None:
-        lengths = as_integers(lengths, "lengths", e.device)
-        if lengths.shape != e.shape[:1]:
+        lengths = as_integers(lengths, "lengths", emissions.device)
+        if lengths.shape != emissions.shape[:1]:
             shape = tuple(lengths.shape)
-            raise InputError(f"lengths have shape {shape}: must be ({len(e)},), one per row")
+            raise InputError(
+                f"lengths have shape {shape}: must be ({len(emissions)},), one per row"
+            )
         lengths = lengths.to(torch.int64)
-    tags = None if batch.tags is None else as_tags(batch.tags, e)
+    tags = None if batch.tags is None else as_tags(batch.tags, emissions)
     if lengths is batch.lengths and tags is batch.tags:
         return batch
     return batch._replace(lengths=lengths, tags=tags)
@@ -152,8 +161,12 @@ def as_tags(tags: Tensor, emissions: Tensor) -> Tensor:
 def _check_grid(grid: Tensor, name: str, emissions: Tensor) -> None:
     shape = emissions.shape[:2]
     if grid.shape != shape:
+        hint = (
+            "; pass the lengths of rows as lengths=" if name == "mask" and grid.dim() == 1 else ""
+        )
         raise InputError(
             f"{name} of shape {tuple(grid.shape)}: must be {tuple(shape)}, as the emissions have"
+            f"{hint}"
         )
     if grid.device != emissions.device:
         raise InputError(
@@ -161,7 +174,7 @@ def _check_grid(grid: Tensor, name: str, emissions: Tensor) -> None:
         )
 
 
-# ---- values
+# ---- which steps count
 
 
 def find_steps(batch: Batch, validate: bool) -> Steps:
@@ -169,16 +182,18 @@ def find_steps(batch: Batch, validate: bool) -> Steps:
 
     With ``validate``, raise for rows without a step, and for lengths and tags out of range.
     """
-    e, mask, lengths, tags = batch.emissions, batch.mask, batch.lengths, batch.tags
-    rows, width, _ = e.shape
+    emissions, mask, lengths, tags = batch.emissions, batch.mask, batch.lengths, batch.tags
+    n_rows, n_steps, _ = emissions.shape
     if mask is None and lengths is None:
-        lengths = torch.full((rows,), width, dtype=torch.int64, device=e.device)
+        lengths = torch.full((n_rows,), n_steps, dtype=torch.int64, device=emissions.device)
         validate = validate and tags is not None
         batch = batch._replace(lengths=lengths)
-    if validate and e.is_cuda:
+    if validate and emissions.is_cuda:
         engine = import_module("trellis.inference.chain.triton")
-        lengths, status = engine.validate(e, mask, lengths, tags)
-        flags = status.tolist()
+        plan, _ = engine.find_plan(engine.ChainPlan, batch, ("status",))
+        status = RowStatus(n_rows, emissions.device)
+        lengths, _ = plan.run(batch, status)
+        flags = status.wait()
         check_status(flags, batch._replace(lengths=lengths))
         return Steps(lengths, _order_steps(mask) if any(flags) else None)
     if validate:
@@ -199,22 +214,25 @@ def find_steps(batch: Batch, validate: bool) -> Steps:
 def _find_on_cpu(batch: Batch) -> Steps | None:
     """Return the steps of CPU tensors, by one native call; None if a value is invalid."""
     mask = None if batch.mask is None else batch.mask.bool()
-    bits, lengths, tags = (
-        None if x is None else x.numpy() for x in (mask, batch.lengths, batch.tags)
+    mask_array, lengths, tags = (
+        None if tensor is None else tensor.numpy() for tensor in (mask, batch.lengths, batch.tags)
     )
-    rows, width, labels = batch.emissions.shape
-    valid = layer.find_steps(bits, lengths, tags, (rows, width, labels))
-    if valid is None:
+    n_rows, n_steps, n_tags = batch.emissions.shape
+    valid_steps = layer.find_steps(mask_array, lengths, tags, (n_rows, n_steps, n_tags))
+    if valid_steps is None:
         return None
-    order = None if valid.prefix or mask is None else _order_steps(mask)
-    return Steps(torch.from_numpy(valid.lengths), order)
+    order = None if valid_steps.prefix or mask is None else _order_steps(mask)
+    return Steps(torch.from_numpy(valid_steps.lengths), order)
 
 
 def check_status(status: list[int], batch: Batch) -> None:
-    """Raise if a row is invalid; ``status`` has the flags of `inference.chain.triton.validate`."""
+    """Raise if a row is invalid; ``status`` has the flags of `validate_row` in `kernels_shared`."""
     if max(status) > 1:
+        n_rows, width, _ = batch.emissions.shape
         if batch.mask is not None:
             batch = batch._replace(lengths=(batch.mask != 0).sum(1))
+        elif batch.lengths is None:
+            batch = batch._replace(lengths=batch.tags.new_full((n_rows,), width))
         _check_values(batch)
 
 
@@ -225,22 +243,22 @@ def _order_steps(mask: Tensor) -> Tensor:
 
 def _check_values(batch: Batch) -> None:
     """Raise for the first row whose length or tags are out of range."""
-    lengths, tags, (_, width, labels) = batch.lengths, batch.tags, batch.emissions.shape
-    is_bad = (lengths < 1) | (lengths > width)
-    if bool(is_bad.any()):
-        row = int(is_bad.nonzero()[0, 0])
+    lengths, tags, (_, n_steps, n_tags) = batch.lengths, batch.tags, batch.emissions.shape
+    is_invalid = (lengths < 1) | (lengths > n_steps)
+    if bool(is_invalid.any()):
+        row = int(is_invalid.nonzero()[0, 0])
         length = int(lengths[row])
         problem = (
-            "has no steps" if length < 1 else f"has length {length}, but there are {width} steps"
+            "has no steps" if length < 1 else f"has length {length}, but there are {n_steps} steps"
         )
         raise InputError(f"row {{sequence}} of the batch {problem}", sequence=row)
     if tags is None:
         return
-    inside = batch.mask
-    if inside is None:
-        inside = torch.arange(width, device=lengths.device) < lengths[:, None]
-    is_bad = ((tags < 0) | (tags >= labels)) & inside.bool()
-    if bool(is_bad.any()):
-        row, step = is_bad.nonzero()[0].tolist()
-        problem = f"tag {int(tags[row, step])} is not in the range 0 to {labels - 1}"
+    is_unmasked = batch.mask
+    if is_unmasked is None:
+        is_unmasked = torch.arange(n_steps, device=lengths.device) < lengths[:, None]
+    is_invalid = ((tags < 0) | (tags >= n_tags)) & is_unmasked.bool()
+    if bool(is_invalid.any()):
+        row, step = is_invalid.nonzero()[0].tolist()
+        problem = f"tag {int(tags[row, step])} is not in the range 0 to {n_tags - 1}"
         raise InputError(f"row {{sequence}} of the batch, step {step}: {problem}", sequence=row)

@@ -2,7 +2,8 @@
 
 Each optimiser minimises ``objective(w, gradient) -> loss``, which fills ``gradient``, and returns a
 :class:`Result`. A ``callback`` is called with the :class:`Progress` of each iteration; a truthy
-return value stops the run.
+return value stops the run. The solvers that update the weights after each sample get a ``learner``
+instead of an objective: `sgd` any losses (`SampleLosses`), the others a model of sequences.
 
 >>> def bowl(w, gradient):
 ...     gradient[:] = w - [1, 2]
@@ -11,20 +12,35 @@ return value stops the run.
 [1.0, 2.0]
 """
 
-from trellis.optim.gradient import gradient_ascent
+from trellis.optim.arow import arow
+from trellis.optim.frank_wolfe import block_frank_wolfe
+from trellis.optim.gradient import StepSize, gradient_ascent
 from trellis.optim.lbfgs import LbfgsState, lbfgs
 from trellis.optim.newton import newton
+from trellis.optim.online import Learner, SgdLearner
+from trellis.optim.passive_aggressive import passive_aggressive
+from trellis.optim.perceptron import perceptron
 from trellis.optim.result import Callback, Objective, Progress, Result
+from trellis.optim.sgd import SampleLosses, sgd
 from trellis.optim.stopping import EarlyStopping
 
 __all__ = [
     "Callback",
     "EarlyStopping",
     "LbfgsState",
+    "Learner",
     "Objective",
     "Progress",
     "Result",
+    "SampleLosses",
+    "SgdLearner",
+    "StepSize",
+    "arow",
+    "block_frank_wolfe",
     "gradient_ascent",
     "lbfgs",
     "newton",
+    "passive_aggressive",
+    "perceptron",
+    "sgd",
 ]

@@ -47,49 +47,51 @@ def block_frank_wolfe(
     >>> block_frank_wolfe(oracle, 2, 1, l2=1.0, random_state=0).w
     array([0.5])
     """
-    strength = number_at_least(l2, 0.0, "l2")
-    if strength == 0.0:
+    l2_strength = number_at_least(l2, 0.0, "l2")
+    if l2_strength == 0.0:
         raise InputError("l2 is 0: must be positive for a support vector machine")
     limit = as_integer(max_iter, "max_iter")
     if limit < 1:
         raise InputError(f"max_iter must be at least 1, not {max_iter}")
     number_at_least(tolerance, 0.0, "tolerance")
-    generator, began = np.random.default_rng(random_state), time.perf_counter()
+    generator, start_time = np.random.default_rng(random_state), time.perf_counter()
     # `parts` are the blocks of w, one per sample; `dual` are their terms of the dual objective.
-    w, parts, dual = np.zeros(size), np.zeros((blocks, size)), np.zeros(blocks)
+    w, blocks_of_w, dual = np.zeros(size), np.zeros((blocks, size)), np.zeros(blocks)
     loss, converged, message, epoch = np.nan, False, f"{limit} epochs", 0
     while epoch < limit and not converged:
         gap = 0.0
         for i in generator.permutation(blocks):
-            gap += _step(oracle, int(i), w, parts, dual, strength)
+            gap += _step(oracle, int(i), w, blocks_of_w, dual, l2_strength)
         epoch += 1
         # Loss = dual + gap. Each gap was measured when its sample was visited, so this loss is an
         # estimate. The exact loss would need another pass over the samples.
-        loss = float(dual.sum() - 0.5 * strength * (w @ w) + gap)
+        loss = float(dual.sum() - 0.5 * l2_strength * (w @ w) + gap)
         if gap <= tolerance * max(1.0, abs(loss)):
             converged, message = True, "the duality gap is small"
-        if callback is not None and callback(_progress(epoch, loss, gap, w, epoch * blocks, began)):
+        if callback is not None and callback(
+            _progress(epoch, loss, gap, w, epoch * blocks, start_time)
+        ):
             message = "stopped by the callback"
             break
     return Result(w, loss, epoch, converged, message, None, epoch * blocks)
 
 
-def _step(oracle: Oracle, i: int, w: Vector, parts: Any, dual: Vector, l2: float) -> float:
+def _step(oracle: Oracle, i: int, w: Vector, blocks_of_w: Any, dual: Vector, l2: float) -> float:
     """Move block i and w; return the duality gap of the block before the step."""
     psi, delta = oracle(i, w)
-    move = psi / l2 - parts[i]
-    gap = float(delta - dual[i] - l2 * (move @ w))
-    length = l2 * float(move @ move)
-    step = 0.0 if gap <= 0.0 else 1.0 if length <= gap else gap / length
-    move *= step
-    parts[i] += move
-    w += move
+    change = psi / l2 - blocks_of_w[i]
+    gap = float(delta - dual[i] - l2 * (change @ w))
+    squared_length = l2 * float(change @ change)
+    step = 0.0 if gap <= 0.0 else 1.0 if squared_length <= gap else gap / squared_length
+    change *= step
+    blocks_of_w[i] += change
+    w += change
     dual[i] += step * (delta - dual[i])
     return gap
 
 
 def _progress(
-    epoch: int, loss: float, gap: float, w: Vector, evaluations: int, began: float
+    epoch: int, loss: float, gap: float, w: Vector, evaluations: int, start_time: float
 ) -> Progress:
     return Progress(
         epoch,
@@ -98,6 +100,6 @@ def _progress(
         int(np.count_nonzero(w)),
         float("nan"),
         evaluations,
-        time.perf_counter() - began,
+        time.perf_counter() - start_time,
         read_only(w),
     )

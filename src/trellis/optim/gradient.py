@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from trellis.checks import as_integer, number_at_least
+from trellis.checks import as_integer, number_at_least, read_counts
 from trellis.errors import InputError, OptimizationError
 from trellis.optim.linesearch import armijo
 from trellis.optim.result import (
@@ -27,6 +27,8 @@ from trellis.optim.result import (
 )
 
 _MAX_TRIALS = 60  # halvings of the step: 2⁻⁶⁰ is below the rounding error of the weights
+StepSize: TypeAlias = float | Callable[[int], float]
+"""The length of a step, or a schedule: ``step(iteration) -> length``, with iterations from 1."""
 # A smaller relative change of the loss may be a rounding error. Then the loss does not show whether
 # a step is good.
 _ROUNDING = 8.0 * float(np.finfo(np.float64).eps)
@@ -51,12 +53,13 @@ class GradientState:
         """Return the state from the arrays of `to_arrays`; raise InputError for invalid arrays."""
         try:
             w = first_weights(arrays["w"])
-            step, (iteration, evaluations) = float(arrays["step"][0]), map(int, arrays["counts"])
-            if not (np.isfinite(step) and 0 <= iteration < 2**53 and 0 <= evaluations < 2**53):
-                raise ValueError("a step or a count is out of range")
+            step, (iteration, evaluations) = float(arrays["step"][0]), arrays["counts"]
+            if not np.isfinite(step):
+                raise ValueError(f"the step is {step}")
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise InputError(f"not a state of gradient descent: {error}") from None
-        return cls(w, step, iteration, evaluations)
+        name = "counts of a state of gradient descent"
+        return cls(w, step, *read_counts([iteration, evaluations], name))
 
     def check(self, w0: Any) -> None:
         """Raise InputError if the shape of w0 is not the shape of the state's weights."""
@@ -68,7 +71,7 @@ def gradient_ascent(
     objective: Objective,
     w0: Any,
     *,
-    step: float | None = None,
+    step: StepSize | None = None,
     max_iter: int = 1000,
     tolerance: float = 1e-5,
     callback: Callback | None = None,
@@ -76,8 +79,9 @@ def gradient_ascent(
 ) -> Result[GradientState]:
     """Repeat w ← w - t ∇loss(w): ascent on the log-likelihood, if the loss is its negative.
 
-    ``step`` is t. With None, each iteration first tries twice the last t and halves it until the
-    loss falls by 10⁻⁴ of the decrease that the slope predicts. The run has converged when
+    ``step`` is t: a number, or a schedule, a function of the number of the iteration, from 1. With
+    None, each iteration first tries twice the last t and halves it until the loss falls by 10⁻⁴ of
+    the decrease that the slope predicts. The run has converged when
     ‖∇‖ ≤ tolerance · max(1, ‖w‖), or when a further step changes the loss by less than its
     rounding error.
 
@@ -86,22 +90,23 @@ def gradient_ascent(
     ...     return ((w - [3, -1]) ** 2).sum()
     >>> gradient_ascent(bowl, [0, 0], step=0.25).w.round(4).tolist()
     [3.0, -1.0]
+    >>> gradient_ascent(bowl, [0, 0], step=lambda k: 1 / (k + 1), max_iter=3).w.round(4).tolist()
+    [3.0, -1.0]
     """
+    advance: Advance
     if step is None:
         # Each iteration starts with twice the last step: 0.5 makes the first trial 1.
-        search = _Backtracking(state.step if state and state.iteration else 0.5)
-        return descend(objective, w0, search, max_iter, tolerance, callback, state)
-    fixed = number_at_least(step, 0.0, "step")
-    if fixed == 0.0:
-        raise InputError("step is 0: must be more than 0")
-
-    def advance(evaluate: Evaluations, here: Point) -> Move:
-        point = point_at(evaluate, here.w - fixed * here.gradient)
-        if not math.isfinite(point.loss):
-            raise OptimizationError(f"the loss is {point.loss}: a step of {fixed} is too long")
-        return Move(point, fixed)
-
+        advance = _Backtracking(state.step if state and state.iteration else 0.5)
+    else:
+        check_step(step)
+        advance = _Schedule(step, state.iteration if state else 0)
     return descend(objective, w0, advance, max_iter, tolerance, callback, state)
+
+
+def check_step(step: Any) -> None:
+    """Raise InputError unless a step size is a positive number, a function, or None."""
+    if step is not None and not callable(step) and number_at_least(step, 0.0, "step") == 0.0:
+        raise InputError("step is 0: must be more than 0")
 
 
 class Move(NamedTuple):
@@ -138,69 +143,101 @@ def descend(
         state.check(w0)
     # A resumed run evaluates its first point again. The earlier run has already counted it.
     evaluate = Evaluations(objective, max(0, state.evaluations - 1))
-    here = _first_point(evaluate, state.w.copy())
-    began = time.perf_counter()
-    iteration, step, last = state.iteration, state.step, None
-    while last is None:
-        norm = float(np.linalg.norm(here.gradient))
-        if norm <= tolerance * max(1.0, float(np.linalg.norm(here.w))):
-            last = True, f"the norm of the gradient is at most {tolerance:g} of the weights'"
+    current = _first_point(evaluate, state.w.copy())
+    start_time = time.perf_counter()
+    iteration, step, stop_reason = state.iteration, state.step, None
+    while stop_reason is None:
+        gradient_norm = float(np.linalg.norm(current.gradient))
+        if gradient_norm <= tolerance * max(1.0, float(np.linalg.norm(current.w))):
+            stop_reason = True, f"the norm of the gradient is at most {tolerance:g} of the weights'"
         elif iteration == limit:
-            last = False, f"the limit of {limit} iterations"
+            stop_reason = False, f"the limit of {limit} iterations"
         else:
-            point, step, last = advance(evaluate, here)
-            iteration += point is not here
-            here = point
-            state = GradientState(here.w, step, iteration, evaluate.count)
-            seconds = time.perf_counter() - began
-            if callback and callback(_progress(here, state, seconds, resumable and last is None)):
-                last = False, "stopped by the callback"
-    converged, message = last
-    ended = GradientState(here.w.copy(), step, iteration, evaluate.count) if resumable else None
-    return Result(here.w, here.loss, iteration, converged, message, ended, evaluate.count)
+            point, step, stop_reason = advance(evaluate, current)
+            iteration += point is not current
+            current = point
+            state = GradientState(current.w, step, iteration, evaluate.count)
+            seconds = time.perf_counter() - start_time
+            if callback and callback(
+                _progress(current, state, seconds, resumable and stop_reason is None)
+            ):
+                stop_reason = False, "stopped by the callback"
+    converged, message = stop_reason
+    final_state = (
+        GradientState(current.w.copy(), step, iteration, evaluate.count) if resumable else None
+    )
+    return Result(
+        current.w, current.loss, iteration, converged, message, final_state, evaluate.count
+    )
+
+
+class _Schedule:
+    """Gradient steps of given lengths: a constant, or a function of the number of the iteration."""
+
+    def __init__(self, step: StepSize, iteration: int) -> None:
+        self._step, self._iteration = step, iteration
+
+    def __call__(self, evaluate: Evaluations, current: Point) -> Move:
+        self._iteration += 1
+        step = self._step
+        if callable(step):
+            name = f"step({self._iteration})"
+            step = number_at_least(step(self._iteration), 0.0, name)
+            if step == 0.0:
+                raise InputError(f"{name} is 0: must be more than 0")
+        step = float(step)
+        point = point_at(evaluate, current.w - step * current.gradient)
+        if not math.isfinite(point.loss):
+            raise OptimizationError(
+                f"the loss is {point.loss} after iteration {self._iteration}: a step of {step} is "
+                "too long"
+            )
+        return Move(point, step)
 
 
 class _Backtracking:
     """Gradient steps that start with twice the last step length."""
 
-    def __init__(self, last: float) -> None:
-        self._step = last
+    def __init__(self, last_step: float) -> None:
+        self._step = last_step
 
-    def __call__(self, evaluate: Evaluations, here: Point) -> Move:
-        slope = -float(here.gradient @ here.gradient)
-        move = search_along(evaluate, here, -here.gradient, slope, 2.0 * self._step)
+    def __call__(self, evaluate: Evaluations, current: Point) -> Move:
+        slope = -float(current.gradient @ current.gradient)
+        move = search_along(evaluate, current, -current.gradient, slope, 2.0 * self._step)
         self._step = move.step
         return move
 
 
-def search_along(evaluate: Evaluations, here: Point, d: Vector, slope: float, step: float) -> Move:
+def search_along(
+    evaluate: Evaluations, current: Point, d: Vector, slope: float, step: float
+) -> Move:
     """Move to w + t d with the first of t, t/2, t/4 ... that lowers the loss enough."""
-    if -step * slope <= _ROUNDING * abs(here.loss):
-        return _last_move(evaluate, here, d, step)
-    point = here
+    if -step * slope <= _ROUNDING * abs(current.loss):
+        return _last_move(evaluate, current, d, step)
+    point = current
 
-    def along(t: float) -> tuple[float, float]:
+    def evaluate_step(t: float) -> tuple[float, float]:
         nonlocal point
-        point = point_at(evaluate, here.w + t * d)
+        point = point_at(evaluate, current.w + t * d)
         return point.loss, t * slope
 
-    search = armijo(along, here.loss, step, _MAX_TRIALS)
+    search = armijo(evaluate_step, current.loss, step, _MAX_TRIALS)
     if search.failure is not None:
-        return Move(here, search.step, (False, search.failure))
+        return Move(current, search.step, (False, search.failure))
     return Move(point, search.step)
 
 
-def _last_move(evaluate: Evaluations, here: Point, d: Vector, step: float) -> Move:
+def _last_move(evaluate: Evaluations, current: Point, d: Vector, step: float) -> Move:
     """Take a step whose effect on the loss is below rounding, if it shrinks the gradient."""
-    point = point_at(evaluate, here.w + step * d)
-    better = np.linalg.norm(point.gradient) < np.linalg.norm(here.gradient)
+    point = point_at(evaluate, current.w + step * d)
+    is_better = np.linalg.norm(point.gradient) < np.linalg.norm(current.gradient)
     message = "a further step is below the rounding error of the loss"
-    return Move(point if better else here, step, (True, message))
+    return Move(point if is_better else current, step, (True, message))
 
 
 def _first_point(evaluate: Evaluations, w: Vector) -> Point:
     gradient = np.empty_like(w)
-    return Point(w, gradient, gradient, evaluate.first(w, gradient))
+    return Point(w, gradient, gradient, evaluate.at_first_weights(w, gradient))
 
 
 def point_at(evaluate: Evaluations, w: Vector) -> Point:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis import _core
-from trellis.checks import as_integer, number_at_least, one_of
+from trellis.checks import as_integer, number_at_least, one_of, read_counts
 from trellis.errors import InputError, OptimizationError
 from trellis.native import resolve_jobs
 from trellis.optim.linesearch import Search, backtracking, more_thuente
@@ -81,26 +81,29 @@ class LbfgsState:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> LbfgsState:
         """Return the state from the arrays of ``to_arrays``; raise InputError if invalid."""
         names = ("w", "gradient", "losses", "lowest", "s", "y")
-        missing = {*names, "counts"} - set(arrays)
-        if missing:
-            raise InputError(f"a state of L-BFGS has no {', '.join(sorted(missing))}")
+        missing_names = {*names, "counts"} - set(arrays)
+        if missing_names:
+            raise InputError(f"a state of L-BFGS has no {', '.join(sorted(missing_names))}")
         try:
             values = [np.array(arrays[name], dtype=np.float64) for name in names]
-            counts = np.array(arrays["counts"], dtype=np.int64)
+            counters = np.array(arrays["counts"], dtype=np.int64)
         except (TypeError, ValueError) as error:
             raise InputError(f"a state of L-BFGS must contain only numbers: {error}") from None
         w, gradient, losses, lowest, s, y = values
         n_weights, n_losses, n_pairs = w.size, losses.size, len(np.atleast_1d(s))
-        shapes = [array.shape for array in (*values, counts)]
+        shapes = [array.shape for array in (*values, counters)]
         vector, pair_rows = (n_weights,), (n_pairs, n_weights)
         expected = [vector, vector, (n_losses,), (1,), pair_rows, pair_rows, (3,)]
         if shapes != expected or not (n_weights and n_losses):
-            raise InputError(f"the arrays of a state of L-BFGS do not fit each other: {shapes}")
+            raise InputError(
+                f"the arrays of a state of L-BFGS have shapes {shapes}: must be {expected}, "
+                "with at least one weight and one loss"
+            )
         for name, array in zip(names, values, strict=True):
             if not np.isfinite(array).all():
                 raise InputError(f"{name} of a state of L-BFGS is not finite")
         pairs = tuple(zip(s, y, strict=True))
-        iteration, evaluations, stalled = counts.tolist()
+        iteration, evaluations, stalled = read_counts(counters, "counts of a state of L-BFGS")
         return cls(w, gradient, losses, float(lowest[0]), iteration, evaluations, stalled, pairs)
 
 
@@ -172,10 +175,10 @@ class Descent(Protocol):
     def finish(self, point: Point, loss: float) -> None:
         """Set slope and loss of a point. ``loss`` is its smooth loss, without the L1 term."""
 
-    def direction(self, memory: _core.LbfgsMemory, here: Point, out: Vector) -> float:
+    def direction(self, memory: _core.LbfgsMemory, current: Point, out: Vector) -> float:
         """Fill ``out`` with d; return the slope along d."""
 
-    def move(self, here: Point, d: Vector, slope: float, step: float, target: Point) -> Search:
+    def move(self, current: Point, d: Vector, slope: float, step: float, target: Point) -> Search:
         """Search along d. Overwrite ``target`` with the accepted point."""
 
 
@@ -195,22 +198,24 @@ class Smooth:
         """Set the loss. The slope needs no change: it is the gradient itself."""
         point.loss = loss
 
-    def direction(self, memory: _core.LbfgsMemory, here: Point, out: Vector) -> float:
+    def direction(self, memory: _core.LbfgsMemory, current: Point, out: Vector) -> float:
         """Fill ``out`` with d = -H ∇loss; return the slope along d."""
-        return memory.direction(here.slope, out, self._threads)
+        return memory.direction(current.slope, out, self._threads)
 
-    def move(self, here: Point, d: Vector, slope: float, step: float, target: Point) -> Search:
+    def move(self, current: Point, d: Vector, slope: float, step: float, target: Point) -> Search:
         """Move to w + t d for the t of a line search."""
 
-        def along(t: float) -> tuple[float, float]:
-            _core.step(here.w, d, t, target.w, self._threads)
+        def evaluate_step(t: float) -> tuple[float, float]:
+            _core.step(current.w, d, t, target.w, self._threads)
             target.loss = self.evaluate(target.w, target.gradient)
             return target.loss, _core.dot(target.gradient, d, self._threads)
 
         if self._search == "more-thuente":
-            return more_thuente(along, here.loss, slope, step, self._max_trials)
+            return more_thuente(evaluate_step, current.loss, slope, step, self._max_trials)
         strong = self._search == "strong-backtracking"
-        return backtracking(along, here.loss, slope, step, self._max_trials, strong=strong)
+        return backtracking(
+            evaluate_step, current.loss, slope, step, self._max_trials, strong=strong
+        )
 
 
 class _Run:
@@ -221,7 +226,7 @@ class _Run:
         self.threads = threads
         self.memory = _core.LbfgsMemory(len(w), memory)
         # The two points swap roles after each step, so no vector is allocated or copied.
-        self.here, self.target = descent.point(w), descent.point(np.empty_like(w))
+        self.current, self.target = descent.point(w), descent.point(np.empty_like(w))
         self.d = np.empty_like(w)
         self.losses: deque[float] = deque(maxlen=period + 1)
         self.lowest, self.stalled = math.inf, 0
@@ -231,27 +236,27 @@ class _Run:
 
     def start(self) -> None:
         """Evaluate the loss at the first weights."""
-        loss = self.descent.evaluate.first(self.here.w, self.here.gradient)
-        self.descent.finish(self.here, loss)
-        self.losses.append(self.here.loss)
-        self.lowest = self.here.loss
+        loss = self.descent.evaluate.at_first_weights(self.current.w, self.current.gradient)
+        self.descent.finish(self.current, loss)
+        self.losses.append(self.current.loss)
+        self.lowest = self.current.loss
         self._compute_norms()
 
     def resume(self, state: LbfgsState) -> None:
         """Continue from the state of an earlier run."""
-        self.here.gradient[:] = state.gradient
-        self.descent.finish(self.here, 0.0)
-        self.here.loss = float(state.losses[-1])
+        self.current.gradient[:] = state.gradient
+        self.descent.finish(self.current, 0.0)
+        self.current.loss = float(state.losses[-1])
         self.losses.extend(state.losses.tolist())
         self.lowest, self.stalled = state.lowest, state.stalled
         self.iteration = state.iteration
         for s, y in state.pairs:
             self.memory.append(s, y, self.threads)
-        self.memory.project(self.here.slope, self.threads)
+        self.memory.project(self.current.slope, self.threads)
         self._compute_norms()
 
     def _compute_norms(self) -> None:
-        w, slope = self.here.w, self.here.slope
+        w, slope = self.current.w, self.current.slope
         self._set_norms(_core.dot(w, w, self.threads), _core.dot(slope, slope, self.threads))
 
     def _set_norms(self, squared_weights: float, squared_slope: float) -> None:
@@ -262,17 +267,21 @@ class _Run:
             )
         self.norms = squared_weights**0.5, squared_slope**0.5
 
-    def advance(self, reach: float = 1.0) -> str | None:
+    def advance(self, first_length: float = 1.0) -> str | None:
         """Run one iteration; return the message of a failure, or None.
 
         After a failure only the memory has changed. With an empty memory, d is the negative slope,
-        and the first step to try has length ``reach``.
+        and the first step to try has length ``first_length``.
         """
-        slope = self.descent.direction(self.memory, self.here, self.d)
+        slope = self.descent.direction(self.memory, self.current, self.d)
         if not slope < 0.0 and len(self.memory):
             return self._restart()
-        step = 1.0 if len(self.memory) else reach * _core.dot(self.d, self.d, self.threads) ** -0.5
-        search = self.descent.move(self.here, self.d, slope, step, self.target)
+        step = (
+            1.0
+            if len(self.memory)
+            else first_length * _core.dot(self.d, self.d, self.threads) ** -0.5
+        )
+        search = self.descent.move(self.current, self.d, slope, step, self.target)
         if search.failure is not None:
             return self._restart() if len(self.memory) else search.failure
         self._accept(search.step)
@@ -283,43 +292,44 @@ class _Run:
 
         The step is at most as long as the last one.
         """
-        last, _ = self.memory.pairs()[-1]
-        reach = min(1.0, _core.dot(last, last, self.threads) ** 0.5)
+        last_change, _ = self.memory.pairs()[-1]
+        # The last step of a real run is not 0, but that of a checkpoint can be.
+        first_length = min(1.0, _core.dot(last_change, last_change, self.threads) ** 0.5) or 1.0
         self.memory.clear()
-        return self.advance(reach)
+        return self.advance(first_length)
 
     def _accept(self, step: float) -> None:
         self.step = step
         self.iteration += 1
-        self.here, self.target = self.target, self.here
-        here, before = self.here, self.target
+        self.current, self.target = self.target, self.current
+        current, previous = self.current, self.target
         squared_weights, squared_slope, _ = self.memory.push(
-            here.w, before.w, here.gradient, before.gradient, here.slope, self.threads
+            current.w, previous.w, current.gradient, previous.gradient, current.slope, self.threads
         )
         self._set_norms(squared_weights, squared_slope)
-        self.losses.append(here.loss)
-        self.stalled = 0 if here.loss < self.lowest else self.stalled + 1
-        self.lowest = min(self.lowest, here.loss)
+        self.losses.append(current.loss)
+        self.stalled = 0 if current.loss < self.lowest else self.stalled + 1
+        self.lowest = min(self.lowest, current.loss)
 
     def progress(self, seconds: float) -> Progress:
         """Return the values of the current iteration for a callback."""
         return Progress(
             self.iteration,
-            self.here.loss,
+            self.current.loss,
             self.norms[1],
-            int(np.count_nonzero(self.here.w)),
+            int(np.count_nonzero(self.current.w)),
             self.step,
             self.descent.evaluate.count,
             seconds,
-            read_only(self.here.w),
+            read_only(self.current.w),
             self.state,
         )
 
     def state(self) -> LbfgsState:
         """Return the state for a later run. The next iteration overwrites its arrays."""
         return LbfgsState(
-            self.here.w,
-            self.here.gradient,
+            self.current.w,
+            self.current.gradient,
             np.array(self.losses),
             self.lowest,
             self.iteration,
@@ -331,10 +341,10 @@ class _Run:
     def result(self, converged: bool, message: str) -> Result[LbfgsState]:
         """Return the result at the current point."""
         # The caller owns Result.w and may change it: the state needs a copy.
-        state = replace(self.state(), w=self.here.w.copy())
+        state = replace(self.state(), w=self.current.w.copy())
         return Result(
-            self.here.w,
-            self.here.loss,
+            self.current.w,
+            self.current.loss,
             self.iteration,
             converged,
             message,
@@ -357,8 +367,8 @@ class _Stop(NamedTuple):
         if slope <= self.epsilon * max(1.0, weights):
             return True, f"the norm of the gradient is at most {self.epsilon:g} of the weights'"
         if 0 < self.period < len(run.losses):
-            before, now = run.losses[0], run.losses[-1]
-            if before - now < self.delta * abs(now):
+            earlier_loss, loss = run.losses[0], run.losses[-1]
+            if earlier_loss - loss < self.delta * abs(loss):
                 return (
                     True,
                     f"the loss fell by less than {self.delta:g} in {self.period} iterations",
@@ -371,12 +381,12 @@ class _Stop(NamedTuple):
 
 
 def _iterate(run: _Run, stop: _Stop, callback: Callback | None) -> Result[LbfgsState]:
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     while (reason := stop.reason(run)) is None:
         failure = run.advance()
         if failure is not None:
             return run.result(False, f"the line search failed: {failure}")
-        if callback is not None and callback(run.progress(time.perf_counter() - began)):
+        if callback is not None and callback(run.progress(time.perf_counter() - start_time)):
             return run.result(False, "stopped by the callback")
     return run.result(*reason)
 
@@ -397,10 +407,10 @@ def _validate_stop(max_iter: Any, epsilon: Any, period: Any, delta: Any) -> _Sto
 
 
 def _validate_count(value: Any, name: str) -> int:
-    number = as_integer(value, name)
-    if not 1 <= number <= 10_000:
-        raise InputError(f"{name} must be from 1 to 10000, not {number}")
-    return number
+    count = as_integer(value, name)
+    if not 1 <= count <= 10_000:
+        raise InputError(f"{name} must be from 1 to 10000, not {count}")
+    return count
 
 
 def _validate_search(linesearch: Any, l1: float) -> str:
@@ -421,5 +431,7 @@ def _first_weights(w0: Any, state: LbfgsState | None, memory: int) -> Vector:
     if w0 is not None and np.shape(w0) != state.w.shape:
         raise InputError(f"w0 has shape {np.shape(w0)}, but the state has {state.w.shape}")
     if len(state.pairs) > memory:
-        raise InputError(f"memory is {memory}, but the state has {len(state.pairs)} pairs")
+        raise InputError(
+            f"memory is {memory}: must be at least the state's {len(state.pairs)} pairs"
+        )
     return first_weights(state.w)

@@ -39,9 +39,9 @@ def newton(
     if not callable(hessian):
         raise InputError(f"hessian must be a function of w, not {hessian!r}")
 
-    def advance(evaluate: Evaluations, here: Point) -> Move:
-        d = newton_direction(hessian(here.w), here.gradient)
-        return search_along(evaluate, here, d, float(d @ here.gradient), 1.0)
+    def advance(evaluate: Evaluations, current: Point) -> Move:
+        d = newton_direction(hessian(current.w), current.gradient)
+        return search_along(evaluate, current, d, float(d @ current.gradient), 1.0)
 
     return descend(objective, w0, advance, max_iter, tolerance, callback, resumable=False)
 
@@ -63,17 +63,18 @@ def newton_direction(hessian: Any, gradient: Vector) -> Vector:
         raise InputError(f"the Hessian must have shape {(n, n)}, not {matrix.shape}")
     for name, array in {"Hessian": matrix, "gradient": gradient}.items():
         if not np.isfinite(array).all():
-            raise OptimizationError(f"the {name} is not finite")
-    flat = n * _EPSILON * float(np.abs(matrix).max())
+            index = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
+            raise OptimizationError(f"the {name} is not finite: it is {array[index]} at {index}")
+    min_curvature = n * _EPSILON * float(np.abs(matrix).max())
     try:
         factor = cho_factor(matrix, lower=True)
         # Most losses here are convex, and Cholesky is much faster than eigenvalues.
-        if factor[0].diagonal().min() ** 2 > flat:
-            solved: Vector = cho_solve(factor, gradient)
-            return -solved
+        if factor[0].diagonal().min() ** 2 > min_curvature:
+            solution: Vector = cho_solve(factor, gradient)
+            return -solution
     except LinAlgError:
         pass  # not positive definite
     eigenvalues, basis = eigh(matrix)
-    sizes = np.abs(eigenvalues)
-    sizes[sizes <= flat] = sizes.max() or 1.0
-    return cast(Vector, -basis @ ((basis.T @ gradient) / sizes))
+    magnitudes = np.abs(eigenvalues)
+    magnitudes[magnitudes <= min_curvature] = magnitudes.max() or 1.0
+    return cast(Vector, -basis @ ((basis.T @ gradient) / magnitudes))

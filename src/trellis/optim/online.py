@@ -19,8 +19,17 @@ from trellis.checks import as_integer, number_at_least
 from trellis.errors import InputError, OptimizationError
 from trellis.optim.result import Callback, Progress, Result, Vector, read_only
 
-__all__ = ["Epochs", "Learner", "OnlineState", "UpdateRule", "register_state", "run_epochs"]
+__all__ = [
+    "Epochs",
+    "Learner",
+    "OnlineState",
+    "SgdLearner",
+    "UpdateRule",
+    "register_state",
+    "run_epochs",
+]
 
+_MAX_STEPS = 2**53  # a float counts exactly up to here
 _MAX_NUMBER = 1e300  # the limit of numbers in a stored state: larger sums could overflow
 # Name of a rule -> names of its vectors (one element per weight) and of its numbers.
 _STATE_NAMES: dict[str, tuple[set[str], set[str]]] = {}
@@ -31,8 +40,8 @@ def register_state(rule: str, vectors: set[str], numbers: set[str]) -> None:
     _STATE_NAMES[rule] = {"w", *vectors}, numbers
 
 
-class Learner(Protocol):
-    """The model, as the update rules use it. Each method runs one epoch of one rule.
+class SgdLearner(Protocol):
+    """The model, as gradient descent uses it: `trellis.optim.sgd`.
 
     ``order``, shape (sequences,), are the indices of the sequences in the order of the updates.
     Vectors have one element per weight and are updated in place.
@@ -42,6 +51,10 @@ class Learner(Protocol):
         self, order: NDArray[np.int64], lam: float, t0: float, done: int, v: Vector, scale: float
     ) -> tuple[float, float]:
         """Run gradient descent on w = scale · v; return the sum of the losses and the new scale."""
+
+
+class Learner(SgdLearner, Protocol):
+    """The model, as all update rules use it. Each method runs one epoch of one rule."""
 
     def perceptron(
         self, order: NDArray[np.int64], w: Vector, total: Vector, steps: int
@@ -79,6 +92,8 @@ class OnlineState:
         if (set(self.vectors), set(self.numbers)) != _STATE_NAMES[rule]:
             names = sorted({*self.vectors, *self.numbers})
             raise InputError(f"not a state of {rule}: its arrays are {names}")
+        if not 0 <= self.numbers.get("steps", 0) <= _MAX_STEPS:
+            raise InputError(f"steps of the state is {self.numbers['steps']}: out of range")
         for name, vector in self.vectors.items():
             if vector.shape != (size,):
                 raise InputError(f"{name} of the state has shape {vector.shape}, not {(size,)}")
@@ -86,31 +101,42 @@ class OnlineState:
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the state as plain arrays, for storage."""
         # The two 128-bit numbers of PCG64 are stored as four 64-bit words.
-        words = self.random["state"]
-        bits = [int(words[k]) >> s & 0xFFFFFFFFFFFFFFFF for k in ("state", "inc") for s in (0, 64)]
+        pcg64_state = self.random["state"]
+        state_words = [
+            int(pcg64_state[name]) >> shift & 0xFFFFFFFFFFFFFFFF
+            for name in ("state", "inc")
+            for shift in (0, 64)
+        ]
         counters = [self.random["has_uint32"], self.random["uinteger"], self.epoch]
-        arrays: dict[str, NDArray[Any]] = {f"vector.{k}": v for k, v in self.vectors.items()}
-        arrays |= {f"number.{k}": np.array([v], dtype=np.float64) for k, v in self.numbers.items()}
+        arrays: dict[str, NDArray[Any]] = {
+            f"vector.{name}": value for name, value in self.vectors.items()
+        }
+        arrays |= {
+            f"number.{name}": np.array([value], dtype=np.float64)
+            for name, value in self.numbers.items()
+        }
         return arrays | {
             "losses": np.array(self.losses),
-            "random": np.array(bits + counters, dtype=np.uint64),
+            "random": np.array(state_words + counters, dtype=np.uint64),
         }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> OnlineState:
         """Return the state from the arrays of `to_arrays`; raise InputError for invalid arrays."""
         try:
-            low, high, inc_low, inc_high, has, value, epoch = map(int, arrays["random"])
-            losses = [float(x) for x in arrays["losses"]]
+            state_low, state_high, inc_low, inc_high, has_uint32, uinteger, epoch = map(
+                int, arrays["random"]
+            )
+            losses = [float(loss) for loss in arrays["losses"]]
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"not a state of an online learner: {error}") from None
         random = {
             "bit_generator": "PCG64",
-            "state": {"state": low | high << 64, "inc": inc_low | inc_high << 64},
-            "has_uint32": has,
-            "uinteger": value,
+            "state": {"state": state_low | state_high << 64, "inc": inc_low | inc_high << 64},
+            "has_uint32": has_uint32,
+            "uinteger": uinteger,
         }
-        prefixes = {k.split(".", 1)[0] for k in arrays if "." in k}
+        prefixes = {key.split(".", 1)[0] for key in arrays if "." in key}
         if not prefixes <= {"vector", "number"}:
             raise InputError(
                 f"not a state of an online learner: unknown prefixes {sorted(prefixes)}"
@@ -124,8 +150,12 @@ class OnlineState:
                 )
             if array.dtype == np.float64 and not (np.abs(array) < _MAX_NUMBER).all():
                 raise InputError(f"not a state of an online learner: {name} is out of range")
-        vectors = {k[7:]: np.array(v) for k, v in arrays.items() if k.startswith("vector.")}
-        numbers = {k[7:]: float(v[0]) for k, v in arrays.items() if k.startswith("number.")}
+        vectors = {
+            key[7:]: np.array(value) for key, value in arrays.items() if key.startswith("vector.")
+        }
+        numbers = {
+            key[7:]: float(value[0]) for key, value in arrays.items() if key.startswith("number.")
+        }
         if len(losses) != epoch:
             counts = f"{epoch} epochs and {len(losses)} losses"
             raise InputError(f"not a state of an online learner: {counts}")
@@ -172,44 +202,48 @@ def run_epochs(
         state = _first_state(w0, settings.random_state)
         rule.start(state)
     state.check(rule.name, len(w0))
-    began = time.perf_counter()
-    bits = np.random.PCG64()
-    bits.state = cast(Any, state.random)
-    generator = np.random.Generator(bits)
+    start_time = time.perf_counter()
+    bit_generator = np.random.PCG64()
+    bit_generator.state = cast(Any, state.random)
+    generator = np.random.Generator(bit_generator)
     while (reason := _stop_reason(state, max_iter, settings)) is None:
         order = generator.permutation(sequences).astype(np.int64)
         state.losses.append(rule.epoch(state, order))
         state.epoch += 1
-        state.random = dict(bits.state)
+        state.random = dict(bit_generator.state)
         loss, w = state.losses[-1], rule.weights(state)
         if not np.isfinite(loss):
-            raise OptimizationError(f"the loss is {loss} after epoch {state.epoch}")
-        if settings.callback is not None and settings.callback(_progress(state, w, began)):
+            raise OptimizationError(
+                f"the loss is {loss} after epoch {state.epoch}: values or weights are too large"
+            )
+        if settings.callback is not None and settings.callback(_progress(state, w, start_time)):
             reason = False, "stopped by the callback"
             break
-    loss = state.losses[-1] if state.losses else np.nan
-    return Result(rule.weights(state), loss, state.epoch, *reason, state, state.epoch)
+    return Result(rule.weights(state), state.losses[-1], state.epoch, *reason, state, state.epoch)
 
 
 def _stop_reason(state: OnlineState, max_iter: int, settings: Epochs) -> tuple[bool, str] | None:
     """Return (converged, message) if the run ends here, otherwise None."""
     if state.losses:
         loss, period = state.losses[-1], settings.period
-        before = state.losses[-1 - period] if len(state.losses) > period > 0 else np.inf
-        if loss == 0.0 or (before - loss) / loss < settings.delta:
+        earlier_loss = state.losses[-1 - period] if len(state.losses) > period > 0 else np.inf
+        if loss == 0.0 or (earlier_loss - loss) / loss < settings.delta:
             return True, "the loss no longer falls"
     return None if state.epoch < max_iter else (False, f"{max_iter} epochs")
 
 
 def _first_state(w0: Vector, random_state: Any) -> OnlineState:
-    """Return the state before the first epoch, without the vectors and numbers of the rule."""
+    """Return the state before the first epoch.
+
+    ``rule.start`` then adds the vectors and numbers that the update rule needs.
+    """
     if isinstance(random_state, np.random.Generator):
         random_state = int(random_state.integers(2**63))
     random = np.random.PCG64(random_state).state
     return OnlineState({"w": w0.copy()}, {}, 0, [], dict(random))
 
 
-def _progress(state: OnlineState, w: Vector, began: float) -> Progress:
+def _progress(state: OnlineState, w: Vector, start_time: float) -> Progress:
     return Progress(
         state.epoch,
         state.losses[-1],
@@ -217,7 +251,7 @@ def _progress(state: OnlineState, w: Vector, began: float) -> Progress:
         int(np.count_nonzero(w)),
         float("nan"),
         state.epoch,
-        time.perf_counter() - began,
+        time.perf_counter() - start_time,
         read_only(w),
         lambda: state,
     )

@@ -38,22 +38,22 @@ class Orthantwise:
             point.w, point.gradient, self._l1, point.slope, self._threads
         )
 
-    def direction(self, memory: _core.LbfgsMemory, here: Point, out: Vector) -> float:
+    def direction(self, memory: _core.LbfgsMemory, current: Point, out: Vector) -> float:
         """Fill ``out`` with d = -H ◇, with 0 where a coordinate does not descend. Return d · ◇."""
-        memory.direction(here.slope, out, self._threads)
-        return _core.project_direction(here.slope, self._l1, out, self._threads)
+        memory.direction(current.slope, out, self._threads)
+        return _core.project_direction(current.slope, self._l1, out, self._threads)
 
-    def move(self, here: Point, d: Vector, slope: float, step: float, target: Point) -> Search:
+    def move(self, current: Point, d: Vector, slope: float, step: float, target: Point) -> Search:
         """Halve t until the sum falls by 10⁻⁴ of the decrease that ◇ predicts for the step."""
 
-        def along(t: float) -> tuple[float, float]:
+        def evaluate_step(t: float) -> tuple[float, float]:
             penalty, predicted = _core.orthant_step(
-                here.w, d, t, here.slope, self._l1, target.w, self._threads
+                current.w, d, t, current.slope, self._l1, target.w, self._threads
             )
             target.loss = self.evaluate(target.w, target.gradient)
             return target.loss + penalty, predicted
 
-        search = armijo(along, here.loss, step, self._max_trials)
+        search = armijo(evaluate_step, current.loss, step, self._max_trials)
         if search.failure is None:
             self.finish(target, target.loss)
         return search

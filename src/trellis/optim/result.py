@@ -92,16 +92,16 @@ class Evaluations:
         except (TypeError, ValueError):
             raise InputError(f"the objective must return a number, not {loss!r}") from None
 
-    def first(self, w: Vector, gradient: Vector) -> float:
+    def at_first_weights(self, w: Vector, gradient: Vector) -> float:
         """Return the loss at the first weights. Raise if it or its gradient is not finite."""
         loss = self(w, gradient)
         if not np.isfinite(loss):
             raise OptimizationError(f"the loss at the first weights is {loss}: must be finite")
-        bad = np.flatnonzero(~np.isfinite(gradient))
-        if bad.size:
+        invalid = np.flatnonzero(~np.isfinite(gradient))
+        if invalid.size:
             raise OptimizationError(
-                f"the gradient at the first weights is {gradient[bad[0]]} at position {bad[0]}: "
-                "must be finite"
+                f"the gradient at the first weights is {gradient[invalid[0]]} at "
+                f"position {invalid[0]}: must be finite"
             )
         return loss
 
@@ -114,9 +114,9 @@ def first_weights(w0: Any) -> Vector:
         raise InputError(f"w0 must be a vector of numbers, not {w0!r}") from None
     if w.ndim != 1 or w.size == 0:
         raise InputError(f"w0 must be a vector of at least one weight, not of shape {w.shape}")
-    bad = np.flatnonzero(~np.isfinite(w))
-    if bad.size:
-        raise InputError(f"w0 is {w[bad[0]]} at position {bad[0]}: must be finite")
+    invalid = np.flatnonzero(~np.isfinite(w))
+    if invalid.size:
+        raise InputError(f"w0 is {w[invalid[0]]} at position {invalid[0]}: must be finite")
     return w
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +12,15 @@ from trellis.checks import number_at_least
 from trellis.errors import InputError
 from trellis.optim.online import (
     Epochs,
-    Learner,
     OnlineState,
+    SgdLearner,
     UpdateRule,
     register_state,
     run_epochs,
 )
 from trellis.optim.result import Callback, Result, Vector
 
-__all__ = ["sgd"]
+__all__ = ["SampleLosses", "sgd"]
 
 register_state("sgd", vectors=set(), numbers={"t0", "scale"})
 
@@ -30,7 +31,7 @@ _NO_STEP = 1e300  # a value of t₀ that makes the steps too short to change the
 
 
 def sgd(
-    learner: Learner,
+    learner: SgdLearner,
     sequences: int,
     w0: Vector,
     *,
@@ -48,10 +49,13 @@ def sgd(
 
     The first step η₀ = 1 / (λ t₀) is found by trial, starting with ``eta``: the step that lowers
     the loss of ``sample`` sequences most in one pass. w is stored as scale · v, so that the L2 term
-    costs one multiplication per step.
+    costs one multiplication per step. For losses in Python, ``learner`` is a `SampleLosses`. The
+    loss of an epoch is measured on the way, each sample before its own step.
     """
     if number_at_least(l2, 0.0, "l2") == 0.0:
         raise InputError("sgd needs l2 > 0: its step size depends on l2")
+    if sequences < 1:
+        raise InputError(f"sequences is {sequences}: at least one is needed")
     number_at_least(eta, 1e-12, "eta")
     lam = l2 / sequences
 
@@ -82,19 +86,56 @@ def sgd(
     return run_epochs(rule, sequences, w0, settings)
 
 
+SampleLoss: TypeAlias = Callable[[int, Vector, Vector], float]
+"""``loss(i, w, gradient) -> loss`` of sample i. It fills ``gradient`` and does not change w."""
+
+
+class SampleLosses:
+    """A learner for `sgd` whose samples have losses that are computed in Python.
+
+    >>> points = np.array([1.0, 2.0, 6.0])
+    >>> def loss(i, w, gradient):
+    ...     gradient[:] = w - points[i]
+    ...     return float((w[0] - points[i]) ** 2) / 2
+    >>> result = sgd(SampleLosses(loss), 3, np.zeros(1), l2=0.3, period=0, random_state=0)
+    >>> result.w.round(1).tolist()
+    [2.7]
+    """
+
+    def __init__(self, loss: SampleLoss) -> None:
+        if not callable(loss):
+            raise InputError(f"loss must be a function of (i, w, gradient), not {loss!r}")
+        self._loss = loss
+
+    def sgd(
+        self, order: NDArray[np.int64], lam: float, t0: float, done: int, v: Vector, scale: float
+    ) -> tuple[float, float]:
+        """Run one epoch, as `SgdLearner.sgd` describes."""
+        total, gradient = 0.0, np.empty_like(v)
+        v *= scale
+        # From here on v is w, without a separate scale: multiplying all of it in each step costs
+        # little compared with the loss.
+        for k, i in enumerate(order.tolist()):
+            step = 1.0 / (lam * (t0 + done + k))
+            v *= 1.0 - step * lam
+            total += float(self._loss(i, v, gradient))
+            v -= step * gradient
+        return total, 1.0
+
+
 def _best_step(
-    learner: Learner, order: NDArray[np.int64], w: Vector, lam: float, eta: float
+    learner: SgdLearner, order: NDArray[np.int64], w: Vector, lam: float, eta: float
 ) -> float:
-    """Return the first step size, among eta · 2ᵏ, with the lowest loss after one pass."""
+    """Return the initial step size, among eta · 2ᵏ, with the lowest loss after one pass."""
 
     def loss_after(step: float) -> float:
-        v = w.copy()
-        _, scale = learner.sgd(order, lam, 1.0 / (lam * step), 0, v, 1.0)
-        if not (np.isfinite(v).all() and np.isfinite(scale)):
+        trial_w = w.copy()
+        _, scale = learner.sgd(order, lam, 1.0 / (lam * step), 0, trial_w, 1.0)
+        if not (np.isfinite(trial_w).all() and np.isfinite(scale)):
             return np.inf
         # A second pass does not change the weights: the sum of its losses is their loss.
-        after, scale = learner.sgd(order, lam, _NO_STEP, 0, v, scale)
-        loss = after + 0.5 * lam * len(order) * scale * scale * float(v @ v)
+        total_loss, scale = learner.sgd(order, lam, _NO_STEP, 0, trial_w, scale)
+        loss = total_loss + 0.5 * lam * len(order) * scale * scale * float(trial_w @ trial_w)
         return loss if np.isfinite(loss) else np.inf
 
     losses = {step: loss_after(step) for step in (eta / 2, eta, eta * 2)}

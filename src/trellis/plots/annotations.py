@@ -48,7 +48,11 @@ def choose_ticks(values: Sequence[float]) -> list[float]:
         margin = 0.05 * abs(high) or 0.5
         low, high = low - margin, high + margin
     unit = 10.0 ** floor(log10(high - low))
-    step = next(s * unit for s in (0.1, 0.2, 0.5, 1.0, 2.0) if (high - low) / (s * unit) <= 8)
+    step = next(
+        multiple * unit
+        for multiple in (0.1, 0.2, 0.5, 1.0, 2.0)
+        if (high - low) / (multiple * unit) <= 8
+    )
     # Ticks are rounded, because multiples of 0.1 are not exact: 3 * 0.1 is 0.30000000000000004.
     digits = 2 - floor(log10(step))
     first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)

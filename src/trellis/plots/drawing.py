@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
-from pathlib import Path
 
+from trellis.data.atomic import writing
 from trellis.errors import InputError
 from trellis.plots.shapes import LIGHT, Rect, Shape, format_attribute, format_number
 
@@ -36,12 +36,12 @@ class Drawing:
         width, height = format_number(self.width), format_number(self.height)
         paint = "var(--{})".format if themed else LIGHT.__getitem__
         shapes = list(self.shapes)
-        opening = "<svg"
+        svg_tag = "<svg"
         if not themed:
-            opening = '<svg xmlns="http://www.w3.org/2000/svg"'
+            svg_tag = '<svg xmlns="http://www.w3.org/2000/svg"'
             shapes.insert(0, Rect(0, 0, self.width, self.height, 10, fill="paper"))
         head = (
-            f'{opening} viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+            f'{svg_tag} viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
             f'role="img" aria-label="{format_attribute(self.about)}" '
             f'font-family="{_FONT}" font-size="12">'
         )
@@ -51,7 +51,8 @@ class Drawing:
         """Write a ``.svg`` file, or a ``.png`` file, which needs matplotlib."""
         name = fspath(path)
         if name.lower().endswith(".svg"):
-            Path(name).write_text(self.svg() + "\n", encoding="utf-8")
+            with writing(name) as file:
+                file.write(f"{self.svg()}\n".encode())
         elif name.lower().endswith(".png"):
             # The import is here because it needs matplotlib, which is optional.
             from trellis.plots.png import write_png

@@ -40,14 +40,17 @@ def emissions(
     >>> [s.tip for s in drawing.shapes if s.kind == "cell"][:2]
     ['blank, frame 0: 0.90', 'blank, frame 1: 0.20']
     """
-    p, on_path = _validate(log_probs, labels, path)
-    shown = np.flatnonzero((p.max(axis=0) >= 0.1) | np.isin(np.arange(len(labels)), on_path))
-    sheet = _Sheet(len(p), [str(labels[v]) for v in shown.tolist()], title)
+    p, path_labels = _validate(log_probs, labels, path)
+    most_probable = p.max(axis=0)
+    # If all probabilities are small, the largest ones are shown: one row at least.
+    is_probable = most_probable >= min(0.1, most_probable.max())
+    shown_labels = np.flatnonzero(is_probable | np.isin(np.arange(len(labels)), path_labels))
+    sheet = _Sheet(len(p), [str(labels[label]) for label in shown_labels.tolist()], title)
     shapes = [*draw_title(title, sheet.width), *sheet.axes(frame, x)]
-    for row, v in enumerate(shown.tolist()):
-        for t in np.flatnonzero(p[:, v] >= _MIN_SHOWN):
-            tip = f"{labels[v]}, frame {t}: {p[t, v]:.2f}"
-            shade = float(p[t, v]) ** 0.7  # with an exponent below 1, small values stay visible
+    for row, label in enumerate(shown_labels.tolist()):
+        for t in np.flatnonzero(p[:, label] >= _MIN_SHOWN):
+            tip = f"{labels[label]}, frame {t}: {p[t, label]:.2f}"
+            shade = float(p[t, label]) ** 0.7  # with an exponent below 1, small values stay visible
             box = (
                 sheet.left + sheet.frame_width * t,
                 sheet.top + _ROW_HEIGHT * row,
@@ -55,8 +58,8 @@ def emissions(
                 _ROW_HEIGHT,
             )
             shapes.append(Rect(*box, fill="blue", opacity=shade, tip=tip, kind="cell"))
-    if len(on_path):
-        shapes += sheet.path([int(np.searchsorted(shown, v)) for v in on_path])
+    if len(path_labels):
+        shapes += sheet.path([int(np.searchsorted(shown_labels, label)) for label in path_labels])
     return Drawing(sheet.width, sheet.bottom + 48, shapes, title or "emissions")
 
 
@@ -86,8 +89,8 @@ class _Sheet:
             if position <= self.right:
                 text = f"{value:,.10g}"
                 shapes.append(Text(position, self.bottom + 16, text, anchor="middle", fill="soft"))
-        middle = (self.left + self.right) / 2
-        shapes.append(Text(middle, self.bottom + 36, x, anchor="middle", fill="ink"))
+        x_middle = (self.left + self.right) / 2
+        shapes.append(Text(x_middle, self.bottom + 36, x, anchor="middle", fill="ink"))
         return shapes
 
     def path(self, rows: list[int]) -> list[Shape]:
@@ -106,21 +109,25 @@ class _Sheet:
 def _validate(
     log_probs: Any, labels: Sequence[str], path: Any
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    x = np.asarray(log_probs, dtype=np.float64)
-    if x.ndim != 2 or x.shape[1] != len(labels):
-        raise InputError(f"log_probs has shape {x.shape}, but there are {len(labels)} labels")
-    if x.size == 0:
-        raise InputError(f"log_probs has shape {x.shape}: there is nothing to draw")
-    if not (x <= 1e-6).all():  # a comparison with NaN is False, so NaN raises too
-        t, v = np.argwhere(~(x <= 1e-6))[0].tolist()
-        raise InputError(f"log_probs of frame {t}, label {labels[v]!r} is {x[t, v]}: must be ≤ 0")
-    on_path = np.asarray([] if path is None else path, dtype=np.int64)
-    if path is not None and on_path.shape != (len(x),):
-        raise InputError(f"the path has shape {on_path.shape}, but there are {len(x)} frames")
-    outside = (on_path < 0) | (on_path >= len(labels))
-    if outside.any():
-        t = int(np.argmax(outside))
+    scores = np.asarray(log_probs, dtype=np.float64)
+    if scores.ndim != 2 or scores.shape[1] != len(labels):
+        raise InputError(f"log_probs has shape {scores.shape}, but there are {len(labels)} labels")
+    if scores.size == 0:
+        raise InputError(f"log_probs has shape {scores.shape}: there is nothing to draw")
+    if not (scores <= 1e-6).all():  # a comparison with NaN is False, so NaN raises too
+        t, label = np.argwhere(~(scores <= 1e-6))[0].tolist()
         raise InputError(
-            f"the path, frame {t}: {on_path[t]} is not the index of one of {len(labels)} labels"
+            f"log_probs of frame {t}, label {labels[label]!r} is {scores[t, label]}: must be ≤ 0"
         )
-    return np.exp(np.minimum(x, 0.0)), on_path
+    path_labels = np.asarray([] if path is None else path, dtype=np.int64)
+    if path is not None and path_labels.shape != (len(scores),):
+        raise InputError(
+            f"the path has shape {path_labels.shape}, but there are {len(scores)} frames"
+        )
+    is_invalid = (path_labels < 0) | (path_labels >= len(labels))
+    if is_invalid.any():
+        t = int(np.argmax(is_invalid))
+        raise InputError(
+            f"the path, frame {t}: {path_labels[t]} is not the index of one of {len(labels)} labels"
+        )
+    return np.exp(np.minimum(scores, 0.0)), path_labels

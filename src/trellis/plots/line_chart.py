@@ -105,13 +105,13 @@ class _Axes:
             shapes.append(
                 Text(x, self.base + 18, _format_number(value), anchor="middle", fill="soft")
             )
-        middle = (self.left + self.right) / 2, (self.top + self.base) / 2
+        centre = (self.left + self.right) / 2, (self.top + self.base) / 2
         if self.x_label:
             shapes.append(
-                Text(middle[0], self.height - 10, self.x_label, anchor="middle", fill="ink")
+                Text(centre[0], self.height - 10, self.x_label, anchor="middle", fill="ink")
             )
         if self.y_label:
-            shapes.append(Text(18, middle[1], self.y_label, anchor="middle", angle=-90, fill="ink"))
+            shapes.append(Text(18, centre[1], self.y_label, anchor="middle", angle=-90, fill="ink"))
         return shapes
 
 
@@ -131,9 +131,9 @@ def _format_number(value: float) -> str:
     return f"{value:,.10g}".replace("-", "−")
 
 
-def _draw_line(n: int, dashed: bool, points: Points, kind: str = "") -> Shape:
+def _draw_line(index: int, dashed: bool, points: Points, kind: str = "") -> Shape:
     dash = (6.0, 4.0) if dashed else None
-    colour = _COLOURS[n % len(_COLOURS)]
+    colour = _COLOURS[index % len(_COLOURS)]
     return Line(tuple(points), stroke=colour, stroke_width=2.0, dash=dash, kind=kind)
 
 

@@ -37,11 +37,11 @@ def heat_map(
     """
     values = _validate(matrix, rows, columns)
     grid = _Grid([str(name) for name in rows], [str(name) for name in columns], x, y, title)
-    finite = values[np.isfinite(values)]
-    highest = float(np.abs(finite).max(initial=0.0)) or 1.0
-    shapes = [*draw_title(title, grid.width), *grid.names(), *grid.cells(values, highest)]
+    finite_values = values[np.isfinite(values)]
+    max_size = float(np.abs(finite_values).max(initial=0.0)) or 1.0
+    shapes = [*draw_title(title, grid.width), *grid.names(), *grid.cells(values, max_size)]
     shapes += _draw_scale(
-        grid.left, grid.bottom + 16, -highest if (finite < 0).any() else 0.0, highest
+        grid.left, grid.bottom + 16, -max_size if (finite_values < 0).any() else 0.0, max_size
     )
     return Drawing(grid.width, grid.bottom + 56, shapes, title or "heat map")
 
@@ -60,42 +60,44 @@ class _Grid:
         self.cell_width, self.cell_height = (48.0, 32.0) if self.numbered else (side, side)
         self.left = min(max(map(estimate_width, rows)), _MAX_NAME) + (42.0 if y else 24.0)
         # Column names are slanted by 45°, so they take 0.71 of their width in both directions.
-        slant = min(max(map(estimate_width, columns)), _MAX_NAME)
+        name_width = min(max(map(estimate_width, columns)), _MAX_NAME)
         self.caption = 56.0 if title else 20.0
-        self.top = self.caption + (4.0 if x else -18.0) + 0.71 * slant + 18
+        self.top = self.caption + (4.0 if x else -18.0) + 0.71 * name_width + 18
         self.bottom = self.top + self.cell_height * len(rows)
-        content = self.left + self.cell_width * len(columns) + max(0.71 * slant, 16.0) + 8
-        self.width = max(content, self.left + 260, estimate_width(title or "", 15) + 40)
+        content_width = (
+            self.left + self.cell_width * len(columns) + max(0.71 * name_width, 16.0) + 8
+        )
+        self.width = max(content_width, self.left + 260, estimate_width(title or "", 15) + 40)
 
     def names(self) -> list[Shape]:
         """Return the names of rows and columns; if cells are small, only every n-th name."""
         shapes: list[Shape] = []
         step = ceil(12 / self.cell_height)
-        for n, name in list(enumerate(self.rows))[::step]:
-            y = self.top + self.cell_height * (n + 0.5) + 4
+        for index, name in list(enumerate(self.rows))[::step]:
+            y = self.top + self.cell_height * (index + 0.5) + 4
             shapes.append(
                 Text(self.left - 6, y, cut(name, _MAX_NAME), anchor="end", fill="ink", tip=name)
             )
-        for n, name in list(enumerate(self.columns))[::step]:
-            x = self.left + self.cell_width * (n + 0.5) + 3
+        for index, name in list(enumerate(self.columns))[::step]:
+            x = self.left + self.cell_width * (index + 0.5) + 3
             shapes.append(
                 Text(x, self.top - 8, cut(name, _MAX_NAME), angle=-45, fill="ink", tip=name)
             )
         if self.x_label:
             shapes.append(Text(self.left, self.caption, self.x_label, fill="soft"))
         if self.y_label:
-            middle = (self.top + self.bottom) / 2
-            shapes.append(Text(18, middle, self.y_label, anchor="middle", angle=-90, fill="soft"))
+            y_middle = (self.top + self.bottom) / 2
+            shapes.append(Text(18, y_middle, self.y_label, anchor="middle", angle=-90, fill="soft"))
         return shapes
 
-    def cells(self, values: NDArray[np.float64], highest: float) -> list[Shape]:
+    def cells(self, values: NDArray[np.float64], max_size: float) -> list[Shape]:
         """Return a rectangle for each value, with a number if the matrix is small."""
         box = (self.cell_width * len(self.columns), self.cell_height * len(self.rows))
         shapes: list[Shape] = [Rect(self.left, self.top, *box, stroke="line")]
         gap = 1.0 if self.cell_height > 12 else 0.0
         for (i, j), value in np.ndenumerate(values):
             x, y = self.left + self.cell_width * j, self.top + self.cell_height * i
-            fill, shade = _choose_shade(float(value), highest)
+            fill, shade = _choose_shade(float(value), max_size)
             tip = f"{self.rows[i]} → {self.columns[j]}: {value:.4g}"
             size = (self.cell_width - gap, self.cell_height - gap)
             shapes.append(Rect(x, y, *size, fill=fill, opacity=shade, tip=tip, kind="cell"))
@@ -105,24 +107,24 @@ class _Grid:
                 centre = (x + self.cell_width / 2, y + self.cell_height / 2 + 4)
                 shapes.append(
                     Text(
-                        *centre, _format_number(value, highest), 11, "middle", fill=colour, tip=tip
+                        *centre, _format_number(value, max_size), 11, "middle", fill=colour, tip=tip
                     )
                 )
         return shapes
 
 
-def _choose_shade(value: float, highest: float) -> tuple[str, float]:
+def _choose_shade(value: float, max_size: float) -> tuple[str, float]:
     """Return the colour and the opacity of a value."""
     if not np.isfinite(value):
         return "soft", 0.35
-    opacity = (abs(value) / highest) ** 0.7  # with an exponent below 1, small values stay visible
+    opacity = (abs(value) / max_size) ** 0.7  # with an exponent below 1, small values stay visible
     return "blue" if value >= 0 else "red", opacity
 
 
-def _format_number(value: float, highest: float) -> str:
+def _format_number(value: float, max_size: float) -> str:
     if not np.isfinite(value):
         return "∞" if value > 0 else "−∞"
-    digits = 2 if highest < 10 else 1 if highest < 100 else 0
+    digits = 2 if max_size < 10 else 1 if max_size < 100 else 0
     return f"{value:.{digits}f}".replace("-", "−")
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from trellis.data.atomic import writing
 from trellis.errors import InputError
 from trellis.plots.shapes import LIGHT, Circle, Line, Rect, Shape, Text, replace_invalid
 
@@ -27,8 +28,8 @@ def write_png(path: str, width: float, height: float, shapes: Sequence[Shape]) -
         raise InputError(
             f"{path}: a .png file needs matplotlib: pip install trellis[plot], or save a .svg file"
         ) from None
-    installed = set(fonts.get_font_names())
-    family = [name for name in _FONTS if name in installed]
+    installed_fonts = set(fonts.get_font_names())
+    family = [name for name in _FONTS if name in installed_fonts]
     size = (width / _UNITS_PER_INCH, height / _UNITS_PER_INCH)
     with matplotlib.rc_context(_SETTINGS):
         figure = figures.Figure(
@@ -43,7 +44,8 @@ def write_png(path: str, width: float, height: float, shapes: Sequence[Shape]) -
             axes.add_artist(artist)
             if isinstance(shape, Text):
                 artist.set_transform(axes.transData)
-        canvas(figure).print_png(path)
+        with writing(path) as file:
+            canvas(figure).print_png(file)
 
 
 def _make_artist(shape: Shape, family: list[str]) -> Any:
@@ -56,7 +58,7 @@ def _make_artist(shape: Shape, family: list[str]) -> Any:
     if isinstance(shape, Line):
         line = import_module("matplotlib.lines").Line2D
         x, y = zip(*shape.points, strict=True)
-        dashes = (0, [points * d for d in shape.dash]) if shape.dash else "-"
+        dashes = (0, [points * length for length in shape.dash]) if shape.dash else "-"
         return line(x, y, color=stroke, linewidth=points * shape.stroke_width, linestyle=dashes)
     style = {"facecolor": fill, "edgecolor": stroke, "linewidth": points * shape.stroke_width}
     if isinstance(shape, Circle):

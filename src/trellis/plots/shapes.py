@@ -129,8 +129,8 @@ class Shape(ABC):
         content = escape(content) + (
             f"<title>{escape(replace_invalid(self.tip))}</title>" if self.tip else ""
         )
-        opening = " ".join([f"<{name}", *attributes])
-        return f"{opening}>{content}</{name}>" if content else f"{opening}/>"
+        tag = " ".join([f"<{name}", *attributes])
+        return f"{tag}>{content}</{name}>" if content else f"{tag}/>"
 
     @abstractmethod
     def _element(self) -> tuple[str, dict[str, object], str]:

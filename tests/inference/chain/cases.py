@@ -197,6 +197,9 @@ def run_all(
         ),
         "viterbi": (engine.viterbi(**common), ("labels", "score")),
         "kbest": (engine.kbest(**common, k=k), ("labels", "score")),
+        "forward": (engine.forward(**common), ("alpha", "log_partition")),
+        "backward": (engine.backward(**common), ("beta", "log_partition")),
+        "viterbi_table": (engine.viterbi_table(**common), ("score", "back_pointer")),
     }
     for routine, (result, names) in fields.items():
         results |= {f"{routine}.{name}": getattr(result, name) for name in names}

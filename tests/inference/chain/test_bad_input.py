@@ -25,8 +25,12 @@ ROUTINES = {
     "sample": {"random_state": 0},
     "entropy": {},
     "max_marginals": {},
+    "forward": {},
+    "backward": {},
+    "viterbi_table": {},
 }
-NEED_A_PATH = [name for name in ROUTINES if name not in ("score", "log_partition")]
+TABLES = ("forward", "backward", "viterbi_table")
+NEED_A_PATH = [name for name in ROUTINES if name not in ("score", "log_partition", *TABLES)]
 WITH_LABELS = ["score", "log_prob"]
 SCORES = ["unary", "transition", "start", "end"]
 
@@ -129,7 +133,7 @@ def test_nan_and_inf_in_the_other_scores(routine: str, bad: float) -> None:
 
 @every_routine
 @pytest.mark.parametrize("name", SCORES)
-@pytest.mark.parametrize("dtype", ["int64", "complex128", "object", "float16", "bool"])
+@pytest.mark.parametrize("dtype", ["complex128", "object", "float16", "bool"])
 def test_wrong_dtype(routine: str, name: str, dtype: str) -> None:
     scores = one()
     scores[name] = scores[name].astype(dtype)
@@ -145,10 +149,10 @@ def test_strings_are_not_scores(routine: str) -> None:
 
 @every_routine
 def test_wrong_dtype_inside_a_batch(routine: str) -> None:
-    rejects(routine, padded() | {"unary": np.zeros((3, T, L), dtype=int)}, "unary", "int64")
+    rejects(routine, padded() | {"unary": np.zeros((3, T, L), dtype=bool)}, "unary", "bool")
     scores = listed()
-    scores["unary"][1] = scores["unary"][1].astype(int)
-    rejects(routine, scores, "unary", "sequence 1", "int64")
+    scores["unary"][1] = scores["unary"][1].astype(bool)
+    rejects(routine, scores, "unary", "sequence 1", "bool", "must be float32, float64 or integers")
 
 
 # --- shapes -------------------------------------------------------------------------------------
@@ -341,8 +345,13 @@ def test_no_allowed_path(routine: str, way: str) -> None:
     if routine in NEED_A_PATH:
         with pytest.raises(InfeasibleError, match=r"(?i)path|label"):
             call(routine, scores)
+    elif routine == "viterbi_table":
+        table = call(routine, scores)
+        assert (table.score[-1] == -np.inf).all()
+        assert (table.back_pointer[-1] == -1).all()
     else:
-        assert call(routine, scores) == -np.inf
+        result = call(routine, scores)
+        assert getattr(result, "log_partition", result) == -np.inf
 
 
 @pytest.mark.parametrize("make", [padded, listed])
@@ -353,8 +362,10 @@ def test_one_sequence_without_a_path(routine: str, make: Callable[[], dict[str, 
     if routine in NEED_A_PATH:
         with pytest.raises(InfeasibleError, match=says("sequence 1")):
             call(routine, scores)
-    else:
-        np.testing.assert_array_equal(np.isfinite(call(routine, scores)), [True, False, True])
+    elif routine != "viterbi_table":
+        result = call(routine, scores)
+        totals = getattr(result, "log_partition", result)
+        np.testing.assert_array_equal(np.isfinite(totals), [True, False, True])
 
 
 def test_forbidden_labelling_of_a_feasible_chain() -> None:

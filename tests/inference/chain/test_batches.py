@@ -18,7 +18,8 @@ from trellis.inference.chain import reference
 LENGTHS = [4, 1, 9, 2, 9, 6, 3]
 # Values of a padded result after the end of a sequence, or for missing paths.
 FILL = {"viterbi.labels": -1, "kbest.labels": -1, "sample": -1}
-FILL |= {"max_marginals": -np.inf, "kbest.score": -np.inf}
+FILL |= {"max_marginals": -np.inf, "kbest.score": -np.inf, "viterbi_table.back_pointer": -1}
+FILL |= dict.fromkeys(["forward.alpha", "backward.beta", "viterbi_table.score"], -np.inf)
 TOTALS = ("expected_counts.start", "expected_counts.end")
 
 
@@ -97,13 +98,21 @@ def test_result_layouts() -> None:
         "viterbi.score": (n,),
         "kbest.labels": (n, 4, longest),
         "kbest.score": (n, 4),
+        "forward.alpha": (n, longest, 5),
+        "forward.log_partition": (n,),
+        "backward.beta": (n, longest, 5),
+        "backward.log_partition": (n,),
+        "viterbi_table.score": (n, longest, 5),
+        "viterbi_table.back_pointer": (n, longest, 5),
     }
     for name, shape in shapes.items():
         assert padded[name].shape == shape, name
-        is_labels = name == "sample" or name.endswith("labels")
+        is_labels = name == "sample" or name.endswith(("labels", "back_pointer"))
         assert padded[name].dtype == (np.int64 if is_labels else np.float64), name
     one = run_all(chain, batch.one(0), rng())
     for name in ("score", "log_partition", "log_prob", "entropy", "viterbi.score"):
+        assert isinstance(one[name], float), name
+    for name in ("forward.log_partition", "backward.log_partition"):
         assert isinstance(one[name], float), name
     listed = run_all(chain, batch.as_list(), rng())
     for name in ("marginals.unary", "marginals.pairwise", "viterbi.labels", "kbest.labels"):
@@ -130,10 +139,10 @@ def test_positional_transitions_shared_by_a_padded_batch() -> None:
     shared = np.random.default_rng(0).normal(size=(longest - 1, 4, 4))
     once = run_all(chain, padded | {"transition": shared}, rng())
     copies = np.broadcast_to(shared, (len(LENGTHS), *shared.shape))
-    each = run_all(chain, padded | {"transition": copies}, rng())
-    total = each.pop("expected_counts.transition").sum(0)
+    copied = run_all(chain, padded | {"transition": copies}, rng())
+    total = copied.pop("expected_counts.transition").sum(0)
     np.testing.assert_allclose(once["expected_counts.transition"], total, rtol=1e-12, atol=1e-14)
-    require_same(once, each)
+    require_same(once, copied)
 
 
 def test_integer_labels_of_any_width() -> None:
@@ -186,6 +195,10 @@ def test_float32(positional: bool, isa: str) -> None:
         for narrow, wide in zip(got[name], want[name], strict=True):
             assert narrow.dtype == np.float32, name
             np.testing.assert_allclose(narrow, wide, rtol=1e-6, atol=1e-6, err_msg=name)
+    for name in ("forward.alpha", "backward.beta", "viterbi_table.score"):
+        for narrow, wide in zip(got[name], want[name], strict=True):
+            assert narrow.dtype == np.float64, name
+            np.testing.assert_allclose(narrow, wide, rtol=1e-12, atol=1e-12, err_msg=name)
     for name in ("score", "log_partition", "log_prob", "entropy", "viterbi.score"):
         assert got[name].dtype == np.float64, name
         np.testing.assert_allclose(got[name], want[name], rtol=1e-5, atol=1e-5, err_msg=name)
@@ -268,7 +281,7 @@ def test_many_labels_against_the_reference(n_labels: int, isa: str) -> None:
     scores, want = reference_results(n_labels)
     got = run_all(chain, scores, rng())
     for name, value in want.items():
-        if name in ("viterbi.labels", "kbest.labels", "sample"):
+        if name in ("viterbi.labels", "kbest.labels", "sample", "viterbi_table.back_pointer"):
             continue  # ties and random numbers may differ; the scores are compared
         np.testing.assert_allclose(got[name], value, rtol=1e-10, atol=1e-10, err_msg=name)
     unlabelled = {k: v for k, v in scores.items() if k != "labels"}

@@ -13,6 +13,7 @@ from trellis import native
 from trellis.errors import InputError
 from trellis.inference import chain
 from trellis.inference.chain import reference
+from trellis.inference.chain.batch import validate
 
 INF = np.inf
 RNG = np.random.default_rng
@@ -153,3 +154,12 @@ def test_messages_for_empty_input() -> None:
         chain.log_partition(np.zeros((2, 2)), np.zeros((2, 2)), mask=[[True], [True, False]])
     with pytest.raises(InputError, match="n_jobs"):
         chain.log_partition(np.zeros((2, 2)), np.zeros((2, 2)), n_jobs=np.array([1, 2]))
+
+
+def test_infinite_results_are_an_overflow() -> None:
+    scores = validate(chain.Scores(np.zeros((2, 3, 2)), np.zeros((2, 2))), 1)
+    status = np.zeros((2, 2), np.int64)
+    scores.raise_for(status, np.array([0.0, -np.inf]))
+    for value in (np.inf, np.nan):
+        with pytest.raises(InputError, match="scores of sequence 1 overflow"):
+            scores.raise_for(status, np.array([0.0, value]))

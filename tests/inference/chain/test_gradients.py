@@ -174,8 +174,8 @@ def test_labels_give_the_gradient_of_log_prob(positional: bool) -> None:
 
 
 def test_labels_that_are_forbidden_or_wrong() -> None:
-    never = np.array([[0.0, -np.inf], [0.0, 0.0]])
-    counts = chain.expected_counts(np.zeros((2, 2)), never, labels=[0, 1])
+    transition = np.array([[0.0, -np.inf], [0.0, 0.0]])
+    counts = chain.expected_counts(np.zeros((2, 2)), transition, labels=[0, 1])
     assert counts.log_partition == np.inf
     np.testing.assert_allclose(counts.unary, [[1 / 3 - 1, 2 / 3], [2 / 3, 1 / 3 - 1]])
     with pytest.raises(InputError, match="label of sequence 1, position 0 is 2"):

@@ -192,9 +192,9 @@ def test_entropy_has_bounds(c: Chain) -> None:
     entropy = chain.entropy(*c.scores)
     assert 0.0 <= entropy <= length * np.log(n_labels) + 1e-10
     unary = chain.marginals(*c.scores).unary
-    each = -np.sum(unary * np.log(np.where(unary > 0, unary, 1.0)))
-    assert entropy <= each + 1e-10 * (
-        1 + each
+    sum_of_entropies = -np.sum(unary * np.log(np.where(unary > 0, unary, 1.0)))
+    assert entropy <= sum_of_entropies + 1e-10 * (
+        1 + sum_of_entropies
     )  # the joint entropy is at most the sum of the entropies
 
 

@@ -22,6 +22,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sample": {"n": 3, "random_state": 0},
     "entropy": {},
     "max_marginals": {},
+    "forward": {},
+    "backward": {},
+    "viterbi_table": {},
 }
 
 
@@ -106,3 +109,17 @@ def test_errors_carry_the_index_of_the_sequence() -> None:
     with pytest.raises(InfeasibleError, match="sequence 1 has no allowed path") as infeasible:
         chain.viterbi(unary, np.zeros((2, 2)))
     assert str(infeasible.value.renumbered(7)).startswith("sequence 7 has no allowed path")
+
+
+SCORES, LAYOUT = ["unary", "transition", "start", "end"], ["mask", "lengths", "n_jobs"]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_all_parameters_in_their_order(name: str) -> None:
+    parameters = inspect.signature(getattr(chain, name)).parameters
+    names = [*parameters]
+    options = [n for n in names if n not in (*SCORES, *LAYOUT)]
+    assert {*options} == {*OPTIONS[name]} | ({"labels"} if name == "expected_counts" else set())
+    assert names == [*SCORES, *options, *LAYOUT]
+    keyword_only = [n for n, p in parameters.items() if p.kind is p.KEYWORD_ONLY]
+    assert keyword_only == [*options, *LAYOUT]

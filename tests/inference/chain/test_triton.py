@@ -15,13 +15,13 @@ from triton_problems import (
     NEEDED,
     TOLERANCE,
     Problem,
+    best_path,
     nan_in_new_memory,
     problem,
     torch,
 )
 
 from trellis.inference import chain
-from trellis.inference.chain import triton as engine
 from trellis.inference.chain.triton import ChainPlan
 from trellis.inference.gpu.status import RowStatus
 
@@ -68,7 +68,7 @@ def computed(p: Problem, *, tagged: bool, mask: Any = None) -> tuple[Any, ...]:
 def values(p: Problem, *, tagged: bool = False) -> Any:
     """Compute values without gradients."""
     batch = p.batch(tagged=tagged)
-    return ChainPlan(batch, differentiate=False).run(batch)[0]
+    return ChainPlan(batch, "value").run(batch)[0]
 
 
 def require_equal(results: tuple[Any, ...], want: tuple[np.ndarray, ...], tolerance: float) -> None:
@@ -81,7 +81,7 @@ def require_equal(results: tuple[Any, ...], want: tuple[np.ndarray, ...], tolera
 
 
 def require_best(p: Problem, tolerance: float) -> None:
-    labels, score = engine.viterbi(*p.scores)
+    labels, score = best_path(p)
     assert labels.dtype == torch.int64
     for b, length in enumerate(p.lengths.tolist()):
         want = chain.viterbi(**p.row(b))
@@ -96,7 +96,7 @@ def scaled(p: Problem) -> list[bool]:
     plan = ChainPlan(batch)
     tensors = [batch[0] if x is None else x.contiguous() for x in batch]
     memory = plan.launch([*tensors, *plan._allocate(batch[0])[2]])
-    alpha = plan.views(memory)[0].view(p.emissions.shape)
+    alpha = plan.views(memory)["alpha"].view(p.emissions.shape)
     assert not alpha.isnan().any()
     return (alpha[:, 0].max(1).values > 0).tolist()
 
@@ -163,7 +163,7 @@ def test_equal_to_enumeration(regime: str) -> None:
         parts = [unary[None], transition, start, end, np.array([length]), case.labels[None]]
         p = Problem(*(torch.from_numpy(x).to(DEVICE) for x in parts), torch.ones(1).to(DEVICE))
         value, unaries, pairs, first, last = (x.cpu().numpy() for x in computed(p, tagged=False))
-        labelled, score = (x.cpu().numpy() for x in engine.viterbi(*p.scores))
+        labelled, score = (x.cpu().numpy() for x in best_path(p))
         np.testing.assert_allclose(value, truth.log_partition, rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(score, truth.best_score, rtol=1e-10, atol=1e-10)
         if truth.feasible:
@@ -196,7 +196,7 @@ def test_rows_without_a_path(log_space: bool, monkeypatch: pytest.MonkeyPatch) -
         want = expected(alone, tagged=tagged)[2:]
         for part, right in zip(gradients[1:], want, strict=True):
             np.testing.assert_allclose(part.cpu().numpy(), right, atol=1e-5)
-    labels, score = engine.viterbi(*p.scores)
+    labels, score = best_path(p)
     assert score.isneginf().tolist() == [True, False, True]
     assert ((labels >= 0) & (labels < 3)).all()
 
@@ -279,7 +279,7 @@ def test_half_precision_is_computed_in_float32(dtype: Any) -> None:
     assert narrow[1].dtype == dtype
     torch.testing.assert_close(narrow[1].float(), want[1], rtol=torch.finfo(dtype).eps, atol=1e-7)
     assert all(torch.equal(narrow[k], want[k]) for k in (0, 2, 3, 4))
-    for a, b in zip(engine.viterbi(*p.scores), engine.viterbi(*wide.scores), strict=True):
+    for a, b in zip(best_path(p), best_path(wide), strict=True):
         assert torch.equal(a, b)
 
 
@@ -300,7 +300,7 @@ def test_any_strides(positional: bool) -> None:
     p = p._replace(weight=turned.weight.clone())
     for a, b in zip(computed(turned, tagged=True), computed(p, tagged=True), strict=True):
         assert torch.equal(a, b)
-    for a, b in zip(engine.viterbi(*turned.scores), engine.viterbi(*p.scores), strict=True):
+    for a, b in zip(best_path(turned), best_path(p), strict=True):
         assert torch.equal(a, b)
 
 
@@ -308,7 +308,7 @@ def test_any_strides(positional: bool) -> None:
 def test_ties_go_to_the_first_label() -> None:
     p = problem([5, 2], 7)
     zero = Problem(*(torch.zeros_like(part) for part in p[:4]), *p[4:])
-    labels, score = engine.viterbi(*zero.scores)
+    labels, score = best_path(zero)
     assert not labels.any()
     assert not score.any()
     rounded = Problem(*(part.round() for part in p[:4]), *p[4:])
@@ -335,7 +335,7 @@ def test_input_is_not_changed() -> None:
     p = problem([4, 2], 3)
     before = [part.clone() for part in p]
     computed(p, tagged=True)
-    engine.viterbi(*p.scores)
+    best_path(p)
     for part, copy in zip(p, before, strict=True):
         torch.testing.assert_close(part, copy, rtol=0.0, atol=0.0, equal_nan=True)
 
@@ -356,6 +356,15 @@ def test_long_row(scale: float) -> None:
 # ---- masks, lengths and tags
 
 
+def validate(labels: int, tags: Any, lengths: Any = None, mask: Any = None) -> Any:
+    """Return the lengths and the status of rows whose scores are 0."""
+    zero = torch.zeros(labels, device=DEVICE)
+    emissions = zero.expand(*tags.shape, labels)
+    batch = (emissions, zero.diag(), zero, zero, lengths, tags, mask)
+    status = RowStatus(len(tags), tags.device)
+    return ChainPlan(batch, "status").run(batch, status)[0], status.wait()
+
+
 @pytest.mark.interpreter
 @pytest.mark.parametrize("steps", [1, 7, 1500])
 def test_lengths_and_status_of_masks(steps: int) -> None:
@@ -366,8 +375,8 @@ def test_lengths_and_status_of_masks(steps: int) -> None:
     tags[4, mask[4]] = 6
     tensors = (torch.from_numpy(x).to(DEVICE) for x in (mask, tags))
     mask_tensor, tag_tensor = tensors
-    results = engine.validate(torch.zeros(5, steps, 6), mask_tensor, None, tag_tensor)
-    lengths, status = (x.tolist() for x in results)
+    lengths, status = validate(6, mask=mask_tensor, tags=tag_tensor)
+    lengths = lengths.tolist()
     for row in range(5):
         counted = np.flatnonzero(mask[row])
         assert lengths[row] == len(counted)
@@ -380,13 +389,11 @@ def test_lengths_and_status_of_masks(steps: int) -> None:
 def test_status_of_invalid_lengths_and_tags() -> None:
     tags = torch.tensor([[0, 1, 9], [0, 9, 0], [0, 0, 0], [0, 0, 0]], device=DEVICE)
     lengths = torch.tensor([2, 2, 0, 4], device=DEVICE)
-    scores = torch.zeros(4, 3, 2, device=DEVICE)
     for layout in (tags, tags.t().contiguous().t()):
-        same_lengths, status = engine.validate(scores, None, lengths, layout)
+        same_lengths, status = validate(2, lengths=lengths, tags=layout)
         assert torch.equal(same_lengths, lengths)
-        assert status.tolist() == [0, 4, 2, 2]
-    _, status = engine.validate(scores, None, None, tags)
-    assert status.tolist() == [4, 4, 0, 0]
+        assert status == [0, 4, 2, 2]
+    assert validate(2, tags=tags)[1] == [4, 4, 0, 0]
 
 
 def run_masked(p: Problem, mask: Any) -> tuple[Any, list[int]]:

@@ -39,7 +39,7 @@ def log_likelihood(batch: Any, summed: bool = False, validate: bool = False) -> 
 
 
 def plan_of(batch: Any, summed: bool) -> ChainPlan:
-    return find_plan(ChainPlan, batch, (summed, True), lambda batch: batch)[0]
+    return find_plan(ChainPlan, batch, ("sum" if summed else "rows",))[0]
 
 
 def row_gradients(p: Problem, weight: Any) -> tuple[Any, ...]:
@@ -168,7 +168,7 @@ def test_sum_kernel(rows: int, labels: int) -> None:
     width = (labels + 2) * labels + 1
     sums = torch.randn(rows, width, device=DEVICE)
     total, value = torch.zeros(width - 1, device=DEVICE), torch.zeros((), device=DEVICE)
-    kernels.sum_kernel[(2,)](sums, total, value, rows, labels, block=64, shared=True)
+    kernels.sum_kernel[(2,)](sums, total, value, rows, labels, columns=64, shared=True)
     right = sums.double().sum(0).float()
     torch.testing.assert_close(total[: 2 * labels], right[: 2 * labels])
     square = right[2 * labels : -1].view(labels, labels)

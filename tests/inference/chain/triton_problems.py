@@ -16,6 +16,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 os.environ.setdefault("TRITON_INTERPRET", "1")  # read when a kernel is defined
 triton = pytest.importorskip("triton", reason="Triton is not installed")
 
+from trellis.inference.chain.triton import ChainPlan  # noqa: E402
+
 INTERPRETED = triton.knobs.runtime.interpret
 NEEDED = pytest.mark.skipif(
     not (INTERPRETED or torch.cuda.is_available()), reason="needs Triton's interpreter or a GPU"
@@ -64,6 +66,13 @@ class Problem(NamedTuple):
             "end": self.end,
         }
         return {name: part.double().cpu().numpy() for name, part in parts.items()}
+
+
+def best_path(p: Problem) -> tuple[Any, Any]:
+    """Return the best labels (B, T) of the kernels, and their scores (B,)."""
+    batch = p.batch(tagged=False)
+    score, (labels,) = ChainPlan(batch, "path").run(batch)
+    return labels, score
 
 
 def problem(

@@ -63,8 +63,8 @@ def enumerate_paths(case: Case) -> tuple[float, np.ndarray]:
 
 def draw_target(rng: np.random.Generator, vocabulary: int, blank: int, length: int) -> np.ndarray:
     """Draw labels other than the blank. Every second target repeats many labels."""
-    most = vocabulary if rng.random() < 0.5 else min(vocabulary, 3)
-    return (blank + rng.integers(1, most, length)) % vocabulary
+    limit = vocabulary if rng.random() < 0.5 else min(vocabulary, 3)
+    return (blank + rng.integers(1, limit, length)) % vocabulary
 
 
 def generate_cases(seed: int, count: int, scale: float, impossible: float = 0.0) -> Iterator[Case]:

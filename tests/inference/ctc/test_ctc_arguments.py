@@ -65,6 +65,13 @@ def test_invalid_arguments(
         function(**(GOOD | change), logits=logits)
 
 
+@pytest.mark.parametrize("function", [ctc.loss, ctc.posterior])
+def test_probabilities_in_place_of_their_logarithms(function: Any) -> None:
+    p = GOOD | {"log_probs": np.full((B, T, V), 1 / V)}
+    with pytest.raises(InputError, match=r"^log_probs are probabilities, every frame sums to 1"):
+        function(**p)
+
+
 @pytest.mark.parametrize("logits", [False, True])
 def test_valid_arguments(logits: bool) -> None:
     assert np.isfinite(ctc.loss(**GOOD, logits=logits)).all()

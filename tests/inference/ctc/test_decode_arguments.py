@@ -29,6 +29,7 @@ def call(function: Any, changes: dict[str, Any]) -> Any:
 
 
 BROKEN = [
+    ({"log_probs": np.full((B, T, V), 1 / V)}, "log_probs are probabilities, every frame sums"),
     ({"lengths": [6, 0, 1]}, "length of batch row 1 is 0: must be 1 to 6"),
     ({"lengths": [6, 4, 7]}, "length of batch row 2 is 7: must be 1 to 6"),
     ({"lengths": [6, 4]}, "lengths have shape (2,); log_probs has 3 batch rows"),

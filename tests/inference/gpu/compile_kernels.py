@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import triton
-import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
@@ -17,15 +16,14 @@ from trellis.inference.chain import kernels_shared as chain
 from trellis.inference.ctc import kernels_frames, kernels_walks
 
 INTEGERS = {
-    "*i64": ("lengths", "tags", "lengths_out", "packed_tags", "path", "targets"),
+    "*i64": ("lengths", "tags", "row_lengths", "path", "targets"),
     "*i32": ("status", "order", "links", "powers"),
     "*fp64": ("log_norm", "entropy_weight"),
     "*i1": ("mask",),
 }
 SIZES = {
     *("rows", "steps", "labels", "T", "B", "S", "blank", "stride_t", "stride_b", "weight_b"),
-    *("e_row", "e_step", "a_row", "a_step", "a_from", "a_to", "m_row", "m_step"),
-    *("t_row", "t_step", "gradient_t", "gradient_b"),
+    *("e_row", "e_step", "m_row", "m_step", "t_row", "t_step", "gradient_t", "gradient_b"),
 }
 
 
@@ -38,8 +36,9 @@ def type_of(name: str, number: str) -> str:
     return next((kind for kind, names in INTEGERS.items() if name in names), f"*{number}")
 
 
-def compile_kernel(kernel: Any, number: str, warps: int = 4, **constants: Any) -> None:
+def compile_kernel(kernel: Any, number: str, warps: int, constants: dict[str, Any]) -> None:
     """Compile a kernel to machine code; an error ends the program."""
+    constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
     signature = {
         name: "constexpr" if name in constants else type_of(name, number)
         for name in kernel.arg_names
@@ -51,36 +50,33 @@ def compile_kernel(kernel: Any, number: str, warps: int = 4, **constants: Any) -
     print(kernel.__name__, number, len(compiled.asm["cubin"]), "bytes", flush=True)
 
 
-def compile_chain(number: str, dtype: Any) -> None:
+def compile_chain(number: str) -> None:
     """Compile the kernels of the chain, with transitions in registers and in memory."""
     for shared in (True, False):
-        common = {"dtype": dtype, "block": 32 if shared else 16, "tile": 32, "held": shared}
-        flags = {**common, "e_label": 1, "masked": True, "tagged": True, "shared": shared}
-        compile_kernel(chain.forward_kernel, number, 1, **flags, counted=False)
-        compile_kernel(chain.backward_kernel, number, 1, **flags)
-        compile_kernel(chain.viterbi_kernel, number, 1, **common, e_label=1)
-        compile_kernel(chain.sum_kernel, number, block=64, shared=shared)
-    compile_kernel(chain.trace_kernel, number, 1, block=32)
+        constants = {"block": 32 if shared else 16, "tile": 32, "held": shared, "shared": shared}
+        constants |= {"lanes": 32, "columns": 64, "masked": True, "tagged": True, "counted": False}
+        for best in (False, True):
+            compile_kernel(chain.forward_kernel, number, 1, {**constants, "best": best})
+        for kernel in (chain.backward_kernel, chain.trace_kernel, chain.sum_kernel):
+            compile_kernel(kernel, number, 1, constants)
     flags = {"masked": False, "counted": True, "tagged": True}
-    compile_kernel(chain.validate_kernel, number, 1, **flags)
+    compile_kernel(chain.validate_kernel, number, 1, flags)
 
 
 def compile_ctc(number: str) -> None:
     """Compile the kernels of CTC."""
     tile = {"V": 32, "ROWS": 32, "COLUMNS": 32, "LABELS": 32, "ALIGN": 16, "LOGITS": True}
-    for lanes in (64, 0):
-        scores = {**tile, "KEEP": True, "P": lanes, "BLOCK": 64}
-        compile_kernel(kernels_frames.score_frames, number, **scores)
-    for weighted in (False, True):
-        flags = {"WEIGHTED": weighted, "SUMMED": not weighted, "MEAN": not weighted}
-        compile_kernel(kernels_frames.write_gradient, number, **tile, **flags)
-    compile_kernel(kernels_frames.validate_targets, number, P=64, BLOCK=64)
+    tile |= {"KEEP": True, "ENTROPY": True, "P": 64, "BLOCK": 64}
+    for now in (True, False):
+        flags = {**tile, "VALIDATE": now, "WEIGHTED": not now, "SUMMED": now, "MEAN": now}
+        compile_kernel(kernels_frames.score_frames, number, 4, flags)
+        compile_kernel(kernels_frames.write_gradient, number, 4, flags)
+    compile_kernel(kernels_frames.validate_targets, number, 4, tile)
     for kernel in (kernels_walks.walk_in, kernels_walks.walk_out):
-        compile_kernel(kernel, number, 2, P=64, KEEP=True, ENTROPY=True)
+        compile_kernel(kernel, number, 2, tile)
 
 
 if __name__ == "__main__":
-    compile_chain("fp32", tl.float32)
-    compile_chain("fp64", tl.float64)
-    compile_ctc("fp32")
-    compile_ctc("fp64")
+    for number in ("fp32", "fp64"):
+        compile_chain(number)
+        compile_ctc(number)

@@ -15,10 +15,8 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
-def empty_pool(monkeypatch: Any) -> Any:
-    monkeypatch.setattr(module._pool, "free", {})
-    yield
-    module._pool.pending.clear()
+def no_buffers(monkeypatch: Any) -> None:
+    monkeypatch.setattr(module, "_buffers", {})
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 8, 9])
@@ -52,23 +50,22 @@ def test_buffer_without_wait_is_reused_after_the_kernel() -> None:
     status = RowStatus(2, CPU)
     address, tensor = status.address, status.tensor
     del status
-    assert [memory.address for memory, _ in module._pool.pending] == [address]
     other = RowStatus(2, CPU)
     assert other.address != address
     tensor[:] = 1  # the kernel has run
     again = RowStatus(2, CPU)
     assert again.address == address
-    assert not module._pool.pending
+    assert again.tensor.tolist() == [-1, -1]
 
 
 def test_many_buffers_without_wait(monkeypatch: Any) -> None:
-    monkeypatch.setattr(module, "_MAX_PENDING", 3)
+    monkeypatch.setattr(module, "_MAX_BUFFERS", 3)
     addresses = set()
     for _ in range(3):
         status = RowStatus(2, CPU)
         addresses.add(status.address)
         del status
-    assert len(addresses) == len(module._pool.pending) == 3
+    assert len(addresses) == 3
     assert RowStatus(2, CPU).address in addresses  # all kernels have finished
 
 
@@ -87,7 +84,6 @@ def test_slow_gpu(monkeypatch: Any) -> None:
         return Stream()
 
     monkeypatch.setattr(module.torch.cuda, "current_stream", stream)
-    module._pool.free[2, status.device] = []
     assert status.wait() == [0, 0]
     assert devices == [status.device]
 

@@ -189,6 +189,8 @@ def test_the_core_validates_its_arguments() -> None:
         (ints(0), ints(0, 1), ints(0), ints(0)),
         (ints(2**40, 2**40), ints(0, 2), ints(0, 1), ints(0)),
         (ints(2), ints(0, 0), ints(), ints(0)),
+        (ints(1, 2, 1), ints(0, 1, 4), ints(1, 0, 2, 2), ints(4, 2)),  # a variable twice
+        (ints(2**63 - 1, 2**63 - 1), ints(0), ints(), ints()),
     ):
         with pytest.raises(ValueError, match=r"."):
             _core.Graph(*arrays)

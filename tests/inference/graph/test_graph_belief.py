@@ -199,9 +199,9 @@ def test_scores_of_any_size(rng: np.random.Generator) -> None:
 
 
 def test_no_allowed_labelling_is_an_error() -> None:
-    never = FactorGraph([2, 2], [((0, 1), [[0.0, -np.inf]] * 2), ((1,), [-np.inf, 0.0])])
+    infeasible = FactorGraph([2, 2], [((0, 1), [[0.0, -np.inf]] * 2), ((1,), [-np.inf, 0.0])])
     for schedule in ("parallel", "residual"):
         with pytest.raises(InfeasibleError, match="no labelling"):
-            graph.marginals(never, "bp", schedule=schedule)
+            graph.marginals(infeasible, "bp", schedule=schedule)
     with pytest.raises(InfeasibleError, match="no labelling"):
-        graph.best(never, "max-product")
+        graph.best(infeasible, "max-product")

@@ -14,6 +14,7 @@ from scale import examples
 from trellis.errors import InfeasibleError, InputError
 from trellis.inference import graph
 from trellis.inference.graph import FactorGraph
+from trellis.inference.graph.exact import exact_best
 from trellis.inference.graph.flow import minimum_cut
 
 
@@ -167,3 +168,10 @@ def test_icm_ends_in_a_local_optimum(rng: np.random.Generator) -> None:
             other[v] = y
             assert g.score(other) <= best.score + 1e-12
     assert not graph.best(g, "icm", max_iter=0).converged
+
+
+def test_exact_results_have_one_iteration() -> None:
+    model = FactorGraph([2, 2], [((0,), [0.0, 1.0]), ((0, 1), [[2.0, 0.0], [0.0, 0.5]])])
+    best = exact_best(model)
+    assert best[1:] == (2.0, True, True, 1, 0.0)
+    assert best.energy == -2.0

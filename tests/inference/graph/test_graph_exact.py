@@ -163,10 +163,10 @@ def test_error_for_a_wide_graph_names_the_width() -> None:
 
 
 def test_no_allowed_labelling() -> None:
-    never = FactorGraph([2, 2], [((0, 1), np.full((2, 2), -np.inf))])
+    infeasible = FactorGraph([2, 2], [((0, 1), np.full((2, 2), -np.inf))])
     for call in (graph.marginals, graph.best, graph.exact_sample):
         with pytest.raises(InfeasibleError, match="no labelling is allowed"):
-            call(never)
+            call(infeasible)
 
 
 def test_sample_frequencies_equal_probabilities(rng: np.random.Generator) -> None:
@@ -205,12 +205,12 @@ def test_the_markov_property(rng: np.random.Generator) -> None:
     strangers = 0
     for v in range(len(cards)):
         near = g.neighbours(v)
-        given_rest = joint / joint.sum(axis=v, keepdims=True)
+        conditional = joint / joint.sum(axis=v, keepdims=True)
         for y in itertools.product(*map(range, cards)):
             same = tuple(label if u == v or u in near else 0 for u, label in enumerate(y))
-            assert given_rest[y] == pytest.approx(given_rest[same], rel=1e-12)
+            assert conditional[y] == pytest.approx(conditional[same], rel=1e-12)
         strangers += len(cards) - 1 - len(near)
         for u in near:  # it depends on each neighbour
-            moved = np.moveaxis(given_rest, u, 0)
+            moved = np.moveaxis(conditional, u, 0)
             assert np.abs(moved[0] - moved[1]).max() > 1e-6
     assert strangers > 0

@@ -147,9 +147,9 @@ def test_convergence_report(rng: np.random.Generator) -> None:
 
 
 def test_no_allowed_labelling() -> None:
-    never = np.full((2, 2), -np.inf)
+    forbidden = np.full((2, 2), -np.inf)
     with pytest.raises(InfeasibleError, match="forbid all labels of a pixel"):
-        graph.grid_marginals(np.zeros((3, 3, 2)), never, np.zeros((2, 2)))
+        graph.grid_marginals(np.zeros((3, 3, 2)), forbidden, np.zeros((2, 2)))
 
 
 BAD = {

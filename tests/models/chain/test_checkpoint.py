@@ -22,8 +22,9 @@ from checkpoints import (
 )
 
 from trellis import CRF
+from trellis.data import atomic
 from trellis.errors import InputError
-from trellis.formats import atomic, native
+from trellis.formats import native
 from trellis.models.chain.checkpoint import Checkpoint
 from trellis.optim.result import Progress
 
@@ -152,7 +153,7 @@ def test_without_resume_an_existing_file_is_ignored(tmp_path: Path) -> None:
     assert_same_bits(
         make_model("lbfgs").fit(X, Y, checkpoint=checkpoint), fit_uninterrupted("lbfgs")
     )
-    assert native.read(path, kind="checkpoint").meta["parameters"]["l2"] == "1.0"
+    assert native.read(path, kind="checkpoint").meta["parameters"]["l2"] == "'auto'"
 
 
 @pytest.mark.parametrize("name", ["lbfgs", "perceptron"])

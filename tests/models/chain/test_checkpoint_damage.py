@@ -25,7 +25,7 @@ def make_checkpoint(name: str, path: Path, last: int = 3) -> Checkpoint:
 @pytest.mark.parametrize(
     ("other", "what"),
     [
-        ({"l2": 2.0}, r"l2=1\.0, but this run has l2=2\.0"),
+        ({"l2": 2.0}, r"l2='auto', but this run has l2=2\.0"),
         ({"l1": 1.0}, r"l1=0\.0, but this run has l1=1\.0"),
         ({"solver": "gradient"}, "solver='lbfgs', but this run has solver='gradient'"),
         ({"solver": "arow"}, "solver='lbfgs', but this run has solver='arow'"),
@@ -197,3 +197,17 @@ def test_a_path_may_be_a_string(tmp_path: Path) -> None:
     checkpoint = Checkpoint(os.fspath(tmp_path / "run.checkpoint"))
     make_model("lbfgs", max_iter=2).fit(X, Y, checkpoint=checkpoint)
     assert checkpoint.path == tmp_path / "run.checkpoint"
+
+
+def test_best_weights_of_another_size_or_type(tmp_path: Path) -> None:
+    path = tmp_path / "run.checkpoint"
+    fit_until(make_model("lbfgs", early_stopping=2), Checkpoint(path), 3, dev=(DEV_X, DEV_Y))
+    _, meta, tensors = native.read(path)[:3]
+    arrays = {key: np.array(value) for key, value in tensors.items()}
+    size = len(arrays["best_w"])
+    for best_w in (np.zeros(size - 1), np.zeros(size, np.float32), np.zeros((size, 1))):
+        native.write(path, "checkpoint", meta, {**arrays, "best_w": best_w})
+        with pytest.raises(FormatError, match=f"best_w must be an array of {size} float64 numbers"):
+            make_model("lbfgs", early_stopping=2).fit(
+                X, Y, dev=(DEV_X, DEV_Y), checkpoint=Checkpoint(path, resume=True)
+            )

@@ -205,8 +205,12 @@ def test_weights_of_seen_pairs() -> None:
     X = [[({"a": 1.0}, {"e": 1.0}), ({"b": 1.0}, {"e": 1.0})], [({"a": 2.0}, {})]]
     y = [["P", "Q"], ["Q"]]
     model = make_crf(X, y, edge_features=edge_part, transitions="seen")
-    state, bigram, edge = weights_by_name(model, np.arange(5.0))
-    assert {name: set(weights) for name, weights in state.items()} == {"a": {"P", "Q"}, "b": {"Q"}}
+    state, bigram, edge = weights_by_name(model, np.arange(6.0))
+    assert {name: set(weights) for name, weights in state.items()} == {
+        "a": {"P", "Q"},
+        "start:e": {"P"},
+        "b": {"Q"},
+    }
     assert set(bigram) == {("P", "Q")}
     assert {name: set(weights) for name, weights in edge.items()} == {"e": {("P", "Q")}}
 
@@ -215,7 +219,7 @@ def test_weights_of_all_pairs() -> None:
     X = [[({"a": 1.0}, {"e": 1.0}), ({"b": 1.0}, {"e": 1.0})], [({"a": 2.0}, {})]]
     y = [["P", "Q"], ["Q"]]
     model = make_crf(X, y, edge_features=edge_part, states="all", transitions="all")
-    assert len(model.coef_) == 2 * 2 + 4 + 4
+    assert len(model.coef_) == 3 * 2 + 4 + 4
     none = make_crf(X, y, transitions="none")
     assert none.transitions_ == []
 

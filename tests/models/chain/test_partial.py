@@ -135,8 +135,8 @@ def test_a_set_of_all_labels_is_the_same_as_none() -> None:
     classes = {label for labels in y for label in labels}
     models = []
     for unknown in (None, classes):
-        given_y = [*y[:2], [y[2][0], unknown, unknown, y[2][3]]]
-        models.append(trellis.CRF(state_part, states="all").fit(X, given_y))
+        partial_y = [*y[:2], [y[2][0], unknown, unknown, y[2][3]]]
+        models.append(trellis.CRF(state_part, states="all").fit(X, partial_y))
     assert np.array_equal(models[0].coef_, models[1].coef_)
 
 

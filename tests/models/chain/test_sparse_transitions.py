@@ -8,7 +8,7 @@ import pytest
 from labellings import build_training_problem
 
 from trellis import CRF, _core, native
-from trellis.models.chain.training import Problem
+from trellis.models.chain.problem import Problem
 
 
 def make_problem(

@@ -79,3 +79,13 @@ def test_a_text_that_is_too_long() -> None:
 def test_invalid_texts(text: Any, message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         CTCDecoder(ALPHABET).align(say("abcdefghijkl", ALPHABET), text)
+
+
+def test_a_word_separator_with_index_0() -> None:
+    x = np.log([[0.1, 0.1, 0.7, 0.1], [0.7, 0.1, 0.1, 0.1], [0.1, 0.1, 0.1, 0.7]])
+    transcript = CTCDecoder([" ", "", "a", "b"]).align(x, "a b")
+    assert [unit.text for unit in transcript.units] == ["a", " ", "b"]
+    assert [(word.text, word.start, word.end) for word in transcript.words] == [
+        ("a", 0, 1),
+        ("b", 2, 3),
+    ]

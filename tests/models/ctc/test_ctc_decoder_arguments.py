@@ -12,6 +12,8 @@ from decoder_oracles import LETTERS
 
 from trellis import CTCDecoder
 from trellis.errors import FormatError, InputError
+from trellis.models.ctc.labels import read_labels
+from trellis.models.ctc.language_model import Lexicon, read_lexicon
 
 GOOD = np.log(np.full((5, 4), 0.25))
 
@@ -72,6 +74,7 @@ EMISSIONS = [
     (np.where(np.eye(5, 4) > 0, np.nan, GOOD), "frame 0, label 0 is nan"),
     (np.where(np.arange(5)[:, None] == 3, np.inf, GOOD), "frame 3, label 0 is inf"),
     ("text", "log_probs"),
+    (np.full((5, 4), 0.25), "log_probs are probabilities, every frame sums to 1"),
 ]
 
 
@@ -139,3 +142,30 @@ def test_a_lexicon_with_spellings(tmp_path: Path) -> None:
     p[np.arange(6), [2, 0, 1, 3, 1, 2]] = 0.97
     beams = CTCDecoder(LETTERS, lexicon=path).decode(np.log(p))
     assert beams == "beta alpha"
+
+
+SPELT = {"ab": [LETTERS.index("a"), LETTERS.index("b")]}
+SPELT["baa"] = [SPELT["ab"][1], *2 * SPELT["ab"][:1]]
+
+
+def read_words(lexicon: Path) -> Lexicon | None:
+    return read_lexicon(lexicon, read_labels(LETTERS, 0, "characters"))
+
+
+def test_lines_of_a_lexicon(tmp_path: Path) -> None:
+    path = tmp_path / "words.txt"
+    path.write_text("\nab\n  \nb\n")
+    assert read_words(path) == Lexicon(["ab", "b"], None)
+    for line in ("\ta b", "  \ta b", "a b", "a b\ta b"):
+        path.write_text(f"ab\n{line}\n")
+        with pytest.raises(FormatError, match="must be one word without spaces"):
+            read_words(path)
+    path.write_text("ab\nbaa\tb a a\n")
+    assert read_words(path) == Lexicon(["ab", "baa"], [SPELT["ab"], SPELT["baa"]])
+    labels = read_labels(["_", "a", "|"], 0, "characters")
+    for unit in "_|":
+        with pytest.raises(FormatError, match=f"'{re.escape(unit)}' is the blank or the word sep"):
+            read_lexicon([f"a\ta {unit}"], labels)
+    path.write_text("ab\na\ta x\n")
+    with pytest.raises(FormatError, match="'x' is not a label"):
+        read_words(path)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scale import examples
 
 from trellis import CTCDecoder
-from trellis.errors import InputError, TrellisError
+from trellis.errors import InfeasibleError, InputError, TrellisError
 
 ALPHABET = ["", " ", *"abcdefghijklmnopqrstuvwxyz'"]
 
@@ -129,3 +129,16 @@ def test_invalid_chunks(piece: Any) -> None:
         stream.feed(piece)
     stream.feed(say("b", ALPHABET))  # the error does not change the stream
     assert stream.finish()[0].text == "ab"
+
+
+def test_chunks_of_another_type_or_without_a_text() -> None:
+    stream = CTCDecoder(LETTERS).stream()
+    stream.feed(np.full((1, 4), -1.0))
+    with pytest.raises(InputError, match="has dtype float32: must be float64, like earlier frames"):
+        stream.feed(np.full((1, 4), -1.0, np.float32))
+    stream.feed(np.full((2, 4), -1.0))
+    assert stream.finish()
+    stream = CTCDecoder(LETTERS).stream()
+    stream.feed(np.full((1, 4), -1.0))
+    with pytest.raises(InfeasibleError, match="frame 2: every text has probability 0"):
+        stream.feed(np.array([[-1.0] * 4, [-np.inf] * 4]))

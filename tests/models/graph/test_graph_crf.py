@@ -354,7 +354,11 @@ BAD_IMAGES: dict[str, tuple[Any, Any, str]] = {
         "image 1 has 3 features",
     ),
     "labels of one axis": ([np.zeros((2, 2))], [[0, 1, 0, 1]], "labels of image 0"),
-    "labels too few": ([np.zeros((2, 2))], [[[0, 1]]], "4 positions and 2 labels"),
+    "labels too few": (
+        [np.zeros((2, 2))],
+        [[[0, 1]]],
+        r"image 0 have shape \(1, 2\): must be \(2, 2\)",
+    ),
     "labels of text": ([np.zeros((2, 2))], "ab", "list of label arrays"),
 }
 

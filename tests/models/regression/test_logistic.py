@@ -163,14 +163,6 @@ def test_features_of_any_size(solver: str, scale: float) -> None:
     np.testing.assert_allclose(model.coef_ * scale, plain.coef_, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("solver", ["lbfgs", "newton"])
-def test_separable_data_without_a_penalty(solver: str) -> None:
-    x = np.array([[-2.0], [-1.0], [1.0], [2.0]])
-    model = LogisticRegression(l2=0.0, solver=solver).fit(x, [0, 0, 1, 1])
-    assert np.isfinite(model.coef_).all()
-    np.testing.assert_array_equal(model.predict(x), [0, 0, 1, 1])
-
-
 def test_scores_of_ten_thousand() -> None:
     x, y, _ = data()
     model = LogisticRegression().fit(x, y)
@@ -239,6 +231,8 @@ def test_bad_data() -> None:
         model.fit(x, np.arange(len(y)) % 3)
     with pytest.raises(InputError, match=r"one class, .*'yes'"):
         model.fit(x, np.full(len(y), "yes"))
+    with pytest.raises(InputError, match="only one class, 1: training needs two"):
+        model.fit(x, np.ones(len(y), dtype=int))
     with pytest.raises(ValueError, match="NaN"):
         model.fit(np.where(x == 0, np.nan, x), y)
     with pytest.raises(ValueError, match="inconsistent"):

@@ -13,8 +13,9 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from trellis.errors import InputError
+from trellis.models.regression.joint import candidate_problem
 from trellis.models.regression.logistic import LogisticRegression
-from trellis.models.regression.softmax import SoftmaxRegression, joint_problem, softmax_problem
+from trellis.models.regression.softmax import SoftmaxRegression, softmax_problem
 
 SOLVERS = ["lbfgs", "newton", "gradient"]
 
@@ -100,9 +101,10 @@ def test_derivatives(intercept: bool, make: Any) -> None:
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_matrix])
 def test_derivatives_with_joint_features(make: Any) -> None:
     rng = np.random.default_rng(0)
-    rows = rng.normal(size=(20 * 3, 7)) * (rng.random((60, 7)) < 0.5)
-    onehot = rng.integers(0, 3, size=20)[:, None] == np.arange(3)
-    problem = joint_problem(make(rows), onehot, rng.uniform(size=20), 0.3)
+    begin = np.concatenate([[0], np.cumsum(rng.integers(1, 6, size=20))])
+    rows = rng.normal(size=(begin[-1], 7)) * (rng.random((begin[-1], 7)) < 0.5)
+    right = rng.integers(begin[:-1], begin[1:])
+    problem = candidate_problem(make(rows), begin, right, rng.uniform(size=20), 0.3)
     gradient, slope, curvature = central_differences(problem, rng.normal(size=7))
     np.testing.assert_allclose(gradient, slope, rtol=1e-6, atol=1e-7)
     w = rng.normal(size=7)
@@ -274,6 +276,8 @@ def test_bad_data() -> None:
     x, y, _ = data()
     with pytest.raises(InputError, match=r"one class, .*'a'"):
         SoftmaxRegression().fit(x, np.full(len(y), "a"))
+    with pytest.raises(InputError, match="only one class, 1: training needs two"):
+        SoftmaxRegression().fit(x, np.ones(len(y), dtype=int))
     with pytest.raises(NotFittedError):
         SoftmaxRegression().predict(x)
     with pytest.raises(ValueError, match="3 features"):

@@ -9,9 +9,11 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import trellis
+import trellis.nn
 from trellis import NeuralTagger, Vectors
-from trellis.errors import InputError
+from trellis.errors import InputError, UnseenLabelWarning
 from trellis.features import Window
+from trellis.inference import chain
 from trellis.models.chain.checkpoint import Checkpoint
 from trellis.nn.tagger.data import Epoch
 
@@ -106,6 +108,40 @@ def test_marginals_equal_sums_over_all_labellings(head):
             expected[t, order.index(label)] += probability
     np.testing.assert_allclose(marginals, expected, atol=1e-9)
     assert tagger.predict([x])[0] == labellings[0].labels
+    pairs = np.zeros((2, 3, 3))
+    for labels, probability in labellings:
+        numbers = [order.index(label) for label in labels]
+        for t in (0, 1):
+            pairs[t, numbers[t], numbers[t + 1]] += probability
+    np.testing.assert_allclose(tagger.predict_pairwise([x, []])[0], pairs, atol=1e-9)
+    assert tagger.predict_pairwise([[]])[0].shape == (0, 3, 3)
+    scores, log_z = tagger.scores([x]), tagger.log_partition([x, []])
+    best = [order.index(label) for label in labellings[0].labels]
+    log_p = chain.score(scores, labels=[best])[0] - log_z[0]
+    assert np.exp(log_p) == pytest.approx(labellings[0].probability)
+    assert log_z[1] == 0.0
+
+
+class DecodingHead(torch.nn.Module):
+    """A head with the two methods that a tagger requires."""
+
+    def __init__(self, n_labels):
+        super().__init__()
+        self.crf = trellis.nn.CRF(n_labels, batch_first=True)
+
+    def forward(self, emissions, tags, mask=None):
+        return self.crf(emissions, tags, mask)
+
+    def decode(self, emissions, mask=None):
+        return self.crf.decode(emissions, mask)
+
+
+def test_a_head_without_scores_has_no_quantities():
+    X, y = corpus(4)
+    tagger = make_tagger(head=DecodingHead, epochs=1).fit(X, y)
+    for method in (tagger.scores, tagger.log_partition, tagger.predict_pairwise):
+        with pytest.raises(InputError, match="head is a function can only predict labels"):
+            method(X)
 
 
 @pytest.mark.parametrize("encoder", ["lstm", "cnn"])
@@ -241,7 +277,9 @@ def test_empty_sequences_get_no_labels():
 def test_labels_of_the_development_set_may_be_new():
     X, y = corpus(10)
     new_labels = [["B-NEW" for _ in labels] for labels in y]
-    assert make_tagger(epochs=1).fit(X, y, dev=(X, new_labels)).dev_scores_ == [(1, 0.0)]
+    with pytest.warns(UnseenLabelWarning, match="'B-NEW'"):
+        tagger = make_tagger(epochs=1).fit(X, y, dev=(X, new_labels))
+    assert tagger.dev_scores_ == [(1, 0.0)]
 
 
 def test_labels_may_be_numbers():
@@ -381,7 +419,7 @@ def test_invalid_settings_raise(options, message):
         ([["a", "b"]], [["x"]], "sequence 0 has 2 positions and 1 labels"),
         ([["a"], "bc"], [["x"], ["x", "x"]], "sequence 1"),
         ([["a", 3]], [["x", "x"]], "sequence 0, position 1"),
-        ([["a"]], [[None]], "y has no known label"),
+        ([["a"]], [[None]], "no label is known"),
         ([["a"], []], [["x"], []], "sequence 1 is empty"),
         ([], [], "X is empty"),
     ],

@@ -1,5 +1,7 @@
 """Saved and loaded neural taggers are equal, and invalid files raise errors."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from trellis.errors import FormatError, InputError
 from trellis.features import Window
 from trellis.formats import native
 from trellis.models.chain.checkpoint import Checkpoint
+from trellis.nn.words import Charagram
 
 X = [["the", "Dog", "barks"], ["a", "cat"], ["the", "cat", "sleeps", "well"], ["dogs"]] * 3
 Y = [["D", "N", "V"], ["D", "N"], ["D", "N", "V", "A"], ["N"]] * 3
@@ -20,6 +23,8 @@ SETTINGS = {
     "window": {"features": Window(columns=())},
     "vectors": {"vectors": Vectors(["cat", "slept"], np.eye(2, 9, dtype=np.float32))},
     "all words": {"words": ("embedding", "rnn", "ngrams"), "lowercase": True},
+    "charagram": {"words": ("charagram",)},
+    "characters": {"words": ("cnn", "rnn"), "char_highway": True, "char_cell": "gru"},
     "softmax": {"head": "softmax", "encoder": "cnn"},
     "memm": {"head": "memm", "layers": 2},
     "pairs": {"constraints": [("D", "V"), ("A", "A")]},
@@ -47,6 +52,17 @@ def test_loaded_model_equals_saved_model(name, tmp_path):
         assert loaded.classes_.tolist() == tagger.classes_.tolist()
         loaded.save(tmp_path / "again.trellis")
         assert trellis.load(tmp_path / "again.trellis").predict(X) == tagger.predict(X)
+
+
+def test_settings_of_the_encoders_of_characters():
+    convolutions, states = fit_tagger(**SETTINGS["characters"]).network_.words.encoders
+    assert convolutions.highway is not None
+    assert isinstance(states.forwards, torch.nn.GRU)
+    plain, lstm = fit_tagger(words=("cnn", "rnn")).network_.words.encoders
+    assert plain.highway is None
+    assert isinstance(lstm.forwards, torch.nn.LSTM)
+    (charagram,) = fit_tagger(**SETTINGS["charagram"]).network_.words.encoders
+    assert type(charagram) is Charagram
 
 
 def test_loaded_model_can_be_fitted_again(tmp_path):
@@ -160,3 +176,106 @@ def test_invalid_checkpoints_raise_format_errors(name, value, tmp_path):
     rewrite(path, tensors={name: value})
     with pytest.raises(FormatError, match=r"run\.checkpoint"):
         NeuralTagger(**settings).fit(X, Y, checkpoint=Checkpoint(path, resume=True))
+
+
+def test_many_layers_are_refused_before_a_network_is_built(tmp_path):
+    """PyTorch takes time that is quadratic in the layers: a file of 300 kB took a minute."""
+    tagger = NeuralTagger(hidden=2, word_dim=2, epochs=1, random_state=0, device="cpu")
+    meta, tensors = tagger.fit([["a", "b"]], [["X", "Y"]]).to_parts()
+    meta["parameters"]["layers"] = 5000
+    fillers = {f"filler{n}": np.zeros(0, np.uint8) for n in range(5000)}
+    native.write(tmp_path / "model.trellis", tagger.kind, meta, tensors | fillers)
+    with pytest.raises(FormatError, match="layers is 5000: encoder='lstm' supports at most 64"):
+        trellis.load(tmp_path / "model.trellis")
+
+
+@pytest.mark.parametrize(("encoder", "layers"), [("lstm", 65), ("cnn", 17)])
+def test_the_number_of_layers_has_a_limit(encoder, layers):
+    tagger = NeuralTagger(encoder=encoder, layers=layers)
+    with pytest.raises(InputError, match=f"layers is {layers}: encoder='{encoder}' supports"):
+        tagger.fit([["a"]], [["X"]])
+
+
+@pytest.fixture(scope="module")
+def hybrid(tmp_path_factory):
+    """The bytes of a file of a hybrid."""
+    path = tmp_path_factory.mktemp("hybrid") / "model.trellis"
+    fit_tagger(features="crf").save(path)
+    return path.read_bytes()
+
+
+def load_changed(hybrid, path, change):
+    """Change the metadata of the file, and load it."""
+    path.write_bytes(hybrid)
+    meta = copy.deepcopy(dict(native.read(path).meta))
+    change(meta)
+    rewrite(path, meta)
+    return NeuralTagger.load(path)
+
+
+def changed(path, value):
+    """Return a function that sets meta["a"]["b"] for path "a.b"."""
+
+    def change(meta):
+        *outer, last = path.split(".")
+        for key in outer:
+            meta = meta[key]
+        meta[last] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (changed("columns", -1), "columns must be at least 0, not -1"),
+        (changed("columns", 1.5), "columns must be an integer"),
+        (changed("history", []), "history must be a list with one entry per epoch"),
+        (changed("history", 3), "history must be a list with one entry per epoch"),
+        (changed("history", [[0, 1.0, 0.5, 1.0, 1.0, 1.0]]), "epoch must be at least 1"),
+        (changed("history", [[1, "1", 0.5, 1.0, 1.0, 1.0]]), "loss must be a number"),
+        (
+            changed("history", [[1, 1.0, -0.5, 1.0, 1.0, 1.0]]),
+            "dev_score must be finite and at least 0",
+        ),
+        (
+            changed("history", [[1, 1.0, None, -1.0, 1.0, 1.0]]),
+            "history must be finite and at least 0",
+        ),
+        (changed("alpha", -1e-9), "alpha is -1e-09: must be in 0.0..1000.0"),
+        (changed("alpha", 1000.5), "alpha is 1000.5: must be in 0.0..1000.0"),
+        (changed("alpha", True), "alpha must be a number"),
+        (changed("vocabularies", -1), "vocabularies is -1: must be at least 0"),
+        (changed("vocabularies", 10**6), "vocabularies: a network with 1000000 needs more than"),
+        (
+            changed("parameters.layers", 10**6),
+            "layers is 1000000: encoder='lstm' supports at most 64",
+        ),
+        (changed("linear.classes", ["A", "D", "N", "X"]), "must have the labels of the tagger"),
+    ],
+)
+def test_forged_metadata(change, message, hybrid, tmp_path):
+    with pytest.raises(FormatError) as info:
+        load_changed(hybrid, tmp_path / "model.trellis", change)
+    assert message in str(info.value)
+
+
+def test_metadata_at_the_bounds(hybrid, tmp_path):
+    path = tmp_path / "model.trellis"
+    changes = {"columns": 0, "alpha": 1000.0, "history": [[1, -2.0, 0.0, 0.0, 0.0, 0.0]]}
+    tagger = load_changed(hybrid, path, lambda meta: meta.update(changes))
+    assert (tagger.columns_, tagger.alpha_, tagger.history_[0].loss) == (0, 1000.0, -2.0)
+    changes["history"] = [[1, 2.0, None, 0.0, 0.0, 0.0]]
+    tagger = load_changed(hybrid, path, lambda meta: meta.update(changes))
+    assert tagger.history_[0].dev_score is None
+
+
+def test_values_that_old_files_do_not_have(hybrid, tmp_path):
+    path = tmp_path / "model.trellis"
+    path.write_bytes(hybrid)
+    contents = native.read(path)
+    meta = {key: x for key, x in contents.meta.items() if key not in ("alpha", "temperature")}
+    arrays = {name: np.array(x) for name, x in contents.tensors.items()}
+    native.write(path, contents.kind, meta, arrays)
+    tagger = NeuralTagger.load(path)
+    assert (tagger.alpha_, tagger.temperature_) == (1.0, 1.0)

@@ -7,6 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scale import examples
 
+import trellis
+from trellis.models.chain.inspection import FeatureContributions
 from trellis.nn.tagger.data import (
     Epoch,
     _UniqueFinder,
@@ -14,6 +16,7 @@ from trellis.nn.tagger.data import (
     build_corpus,
     read_words,
 )
+from trellis.nn.tagger.inspection import split_scores
 from trellis.nn.tagger.optimizer import LazyRows, clip_gradients
 from trellis.nn.words import WordEmbedding
 
@@ -109,3 +112,36 @@ def test_batches_contain_the_words_and_tags_of_their_sequences():
             sequence = batch.sequences[b]
             assert names[row] == X[sequence][t]
             assert words[batch.tags[b, t]] == X[sequence][t]
+
+
+def test_the_parts_of_scores() -> None:
+    """The parts of the chosen label and of the runner-up sum to their scores."""
+    X, y = [["a", "b", "a"], ["b", "a"]], [["P", "Q", "Q"], ["Q", "P"]]
+    settings = {"word_dim": 3, "char_dim": 2, "char_hidden": 2, "hidden": 2, "epochs": 1}
+    tagger = trellis.NeuralTagger(**settings, features="crf", random_state=0, device="cpu")
+    tagger.fit(X, y)
+    tagger.temperature_, tagger.alpha_ = 0.5, 3.0
+    scores = tagger._compute_scores([X[0]])
+    path = [tagger.classes_.tolist().index(label) for label in tagger.predict(X[:1])[0]]
+    split = split_scores(tagger, X[0], scores, path)
+    linear = FeatureContributions(tagger.linear_, X[0], path)
+    for t, labels in ((0, (0, 1)), (1, (1, 0)), (2, (0, 1))):
+        parts = {part.feature: part for part in split(t, labels)}
+        for part in linear.features_at(t, labels):
+            scaled = parts[part.feature]
+            expected = (6.0 * part.chosen, 6.0 * part.runner_up)
+            assert (scaled.chosen, scaled.runner_up) == pytest.approx(expected)
+        names = [name for name in parts if name.startswith(("transition", "start", "end"))]
+        assert all(parts[name].value == 1.0 for name in [*names, "network"])
+        assert len([name for name in names if "into" in name]) == (t > 0)
+        assert len([name for name in names if "out of" in name]) == (t < 2)
+        for field, label in zip(("chosen", "runner_up"), labels, strict=True):
+            total = sum(
+                getattr(part, field) for name, part in parts.items() if "transition" not in name
+            )
+            expected_total = scores.unary[0][t, label]
+            if t == 0 and scores.start is not None:
+                expected_total += scores.start[label]
+            if t == 2 and scores.end is not None:
+                expected_total += scores.end[label]
+            assert total == pytest.approx(expected_total, abs=1e-6)

@@ -27,6 +27,9 @@ MAKERS = {
     "gru": lambda: CharRNN(6, 4, cell="gru"),
     "hashed": lambda: NGramEmbedding(5, minn=2, maxn=4, bucket=40),
     "dictionary": lambda: NGramEmbedding(5, minn=2, maxn=4, ngrams="dictionary"),
+    "sum": lambda: NGramEmbedding(5, minn=2, maxn=4, ngrams="dictionary", combine="sum"),
+    "charagram": lambda: Charagram(5, activation="tanh"),
+    "charagram relu": lambda: Charagram(5, ngrams="hashed", bucket=40, activation="relu"),
     "table": lambda: WordEmbedding(5),
     "lowercase": lambda: WordEmbedding(5, lowercase=True),
     "all": lambda: ConcatWords(WordEmbedding(3), ConcatWords(CharCNN(4), CharRNN(4, 3))),
@@ -121,6 +124,19 @@ def test_cnn_takes_the_maximum_over_windows():
     np.testing.assert_allclose(encoder.encode(["cat"])[0].detach(), expected, atol=1e-12)
 
 
+def test_highway_follows_its_equation():
+    """g relu(W x) + (1 - g) x with the gate g = σ(G x), where x is the vector without highway."""
+    encoder = make_encoder("highway")
+    layer, encoder.highway = encoder.highway, None
+    x = encoder.encode(TEXT).detach().numpy()
+    encoder.highway = layer
+    weight, bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
+    transformed, gate = np.split(x @ weight.T + bias, 2, axis=1)
+    gate = 1 / (1 + np.exp(-gate))
+    expected = gate * np.maximum(transformed, 0) + (1 - gate) * x
+    np.testing.assert_allclose(encoder.encode(TEXT).detach(), expected, atol=1e-12)
+
+
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_rnn_equals_a_bidirectional_network_on_one_word(cell):
     encoder = make_encoder(cell)
@@ -142,25 +158,24 @@ def test_long_words_keep_both_ends():
     assert not torch.equal(encoder.encode([word]), encoder.encode(["x" * 16 + "t" * 20]))
 
 
+@pytest.mark.parametrize("combine", ["mean", "sum"])
 @pytest.mark.parametrize("ngrams", ["hashed", "dictionary"])
-def test_ngrams_of_a_fasttext_model_reproduce_its_vectors(ngrams):
+def test_ngrams_of_a_fasttext_model_reproduce_its_vectors(ngrams, combine):
     text = [["the", "cat", "sat"], ["the", "dog", "sat"]] * 10
     model = FastText(
-        8, min_count=1, epochs=1, bucket=100, ngrams=ngrams, n_jobs=1, random_state=0
-    ).fit(text)
+        8, min_count=1, sample=0, epochs=1, bucket=100, ngrams=ngrams, combine=combine,
+        n_jobs=1, random_state=0,
+    ).fit(text)  # fmt: skip
     encoder = NGramEmbedding(from_fasttext=model)
     encoder.learn({"cat": 1})
     words = ["cat", "sat", "catsat"]
     expected = np.stack([model.vector(word) for word in words])
     np.testing.assert_allclose(encoder.encode(words).detach(), expected, atol=1e-6)
-    restored = NGramEmbedding(8, ngrams=ngrams, bucket=100)
+    assert encoder.combine == combine
+    restored = NGramEmbedding(8, ngrams=ngrams, bucket=100, combine=combine)
     restored.restore(encoder.vocabularies())
     restored.load_state_dict(encoder.state_dict())
     assert torch.equal(restored.encode(words), encoder.encode(words))
-
-
-def test_charagram_is_an_alias():
-    assert Charagram is NGramEmbedding
 
 
 # ---- tables of words
@@ -206,7 +221,7 @@ def test_frozen_table_has_no_gradient():
     [
         (lambda: CharCNN(0), "char_dim"),
         (lambda: CharCNN(widths=()), "widths"),
-        (lambda: CharCNN(widths=(3, 99)), "from 1 to 8"),
+        (lambda: CharCNN(widths=(3, 9)), "from 1 to 8"),
         (lambda: CharCNN(widths=(2, 3, 4), filters=2), "filters is 2: must be at least 3"),
         (lambda: CharRNN(cell="transformer"), "transformer"),
         (lambda: CharRNN(hidden=0), "hidden"),
@@ -225,8 +240,11 @@ def test_frozen_table_has_no_gradient():
         (lambda: make_encoder("cnn").encode(["a", 3]), "list of str"),
         (lambda: WordEmbedding(2).restore([["a", "a"]]), "twice"),
         (lambda: NGramEmbedding(2).restore([["ab"]]), "must start with a space or #"),
-        (lambda: CharCNN(2).restore([["ab"]]), "single characters"),
-        (lambda: make_encoder("all").restore([["a"]]), "1 vocabularies for 3"),
+        (
+            lambda: CharCNN(2).restore([["ab"]]),
+            "contains .ab.: each entry must be a single character",
+        ),
+        (lambda: make_encoder("all").restore([["a"]]), "1 vocabularies, but 3"),
     ],
 )
 def test_invalid_arguments_raise(make, message):
@@ -240,3 +258,29 @@ def test_characters_can_be_exported():
     (rows,) = cnn.rows(["some", "words"])
     program = torch.export.export(cnn.eval(), (rows,))
     torch.testing.assert_close(program.module()(rows), cnn(rows))
+
+
+def test_the_widest_filters() -> None:
+    encoder = CharCNN(6, widths=(1, 8), filters=2)
+    assert [convolution.kernel_size for convolution in encoder.convolutions] == [(1,), (8,)]
+
+
+def test_entries_of_a_table_are_distinct() -> None:
+    table = NGramEmbedding(4, ngrams="dictionary")
+    with pytest.raises(InputError, match="has an entry twice: entries must be distinct"):
+        table.restore([["#ab", " a", "#ab"]])
+    table.restore([["#ab", " a"]])
+    assert table.index == {"#ab": 1, " a": 2}
+    with pytest.raises(InputError, match="must start with a space or #"):
+        table.restore([["ab"]])
+
+
+def test_chances_of_the_unknown_word() -> None:
+    """a / (a + n) for a word that occurs n times; words without occurrences are never dropped."""
+    vectors = Vectors(["red", "rare"], np.eye(2, dtype=np.float32))
+    table = WordEmbedding(vectors=vectors, unknown_dropout=0.5)
+    table.learn({"red": 2, "new": 1})
+    assert table.words == ["red", "rare", "new"]
+    chances = table.chance[-3:].tolist()
+    assert chances == pytest.approx([0.5 / 2.5, 0.0, 0.5 / 1.5])
+    assert not table.chance[:-3].any()

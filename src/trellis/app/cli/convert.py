@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Annotated
 
 from trellis.app.cli.declarations import Argument, Option
-from trellis.app.cli.options import LabelColumn, Quiet, TokenColumns, parse_columns
+from trellis.app.cli.options import Encoding, LabelColumn, Quiet, TokenColumns, parse_columns
 from trellis.app.terminal import check_writable, print_status
 from trellis.data import corpus, files, tags
+from trellis.data.atomic import replacing
 from trellis.data.corpus import Columns
 from trellis.errors import InputError
-from trellis.formats.atomic import replacing
+from trellis.models.files import is_model
 
 __all__ = ["Options", "run"]
 
@@ -47,11 +48,12 @@ class Options:
     ] = None
     columns: TokenColumns = None
     label: LabelColumn = None
+    encoding: Encoding = "utf-8"
     quiet: Quiet = False
     layout: Columns = field(init=False)
 
     def __post_init__(self) -> None:
-        self.layout = parse_columns(self.columns, self.label)
+        self.layout = parse_columns(self.columns, self.label, self.encoding)
 
 
 def run(options: Options) -> None:
@@ -81,6 +83,15 @@ def run(options: Options) -> None:
             f"{target}: the format cannot be detected from the file name: add --to conll, jsonl or "
             "markup for data, --to trellis or crfsuite for a model"
         )
+    if options.source.is_file() and is_model(options.source):
+        raise InputError(
+            f"{options.source}: the file is a model: --to must be trellis or crfsuite, not {format}"
+        )
+    if format not in corpus.WRITABLE:
+        raise InputError(
+            f"{target}: {format} cannot be written: add --to {', '.join(corpus.WRITABLE[:-1])} or "
+            f"{corpus.WRITABLE[-1]}"
+        )
     X, y = corpus.read(options.source, options.source_format, options.layout)
     y, scheme = _convert_tags(y, options.scheme, options.source)
     try:
@@ -97,11 +108,15 @@ def run(options: Options) -> None:
 def _convert_tags(
     y: list[list[str]], scheme: str | None, source: Path
 ) -> tuple[list[list[str]], str]:
-    """Return the labels in ``scheme`` (None: unchanged), and the name of their scheme."""
+    """Return the labels in ``scheme`` (None: unchanged), and the name of their scheme.
+
+    Also labels that seem to be in the scheme are converted: IOB1 with a B for each label looks like
+    BIO, but I-X may follow O.
+    """
     source_scheme = tags.detect({label for labels in y for label in labels}, otherwise="plain")
-    if not scheme or scheme == source_scheme:
+    if not scheme:
         return y, source_scheme
-    if source_scheme == "plain":
+    if source_scheme == "plain" and scheme != "plain":
         raise InputError(
             f"{source}: its labels have no tagging scheme, so --scheme {scheme} is impossible"
         )

@@ -1,7 +1,8 @@
 """Declarations of the options of a command: annotated fields of a dataclass.
 
 A command is a module with two names: ``Options``, a dataclass whose fields are the arguments and
-options, and ``run(options)``, whose docstring is the help text:
+options, and ``run(options)``, whose docstring is the help text. ``run`` may return an exit code;
+None is success:
 
     @dataclass
     class Options:

@@ -13,11 +13,13 @@ from trellis.app.cli.declarations import Option
 from trellis.app.cli.options import Json, ModelFile
 from trellis.app.model_files import open_sequence_model
 from trellis.app.terminal import show, show_json
-from trellis.models.chain.description import Description
+from trellis.models.description import Description
 
 __all__ = ["Options", "run"]
 
-_HIDDEN_PARAMETERS = ("features", "edge_features", "n_jobs", "warm_start", "device")
+_HIDDEN_PARAMETERS = (
+    *("features", "edge_features", "joint", "n_jobs", "warm_start", "device", "verbose"),
+)
 
 
 @dataclass
@@ -48,6 +50,9 @@ def run(options: Options) -> None:
     if facts.linear is not None:
         features = facts.linear.top_features(options.top, options.label)
         record["features"] = [weight._asdict() for weight in features]
+        edge_features = _rank_edge_features(facts.linear, options)
+        if edge_features:
+            record["edge_features"] = edge_features
     if options.as_json:
         show_json(record)
     else:
@@ -97,6 +102,14 @@ def _rank_transitions(model: Any, count: int) -> list[dict[str, Any]]:
     ]
 
 
+def _rank_edge_features(model: Any, options: Options) -> list[dict[str, Any]]:
+    """Return the largest weights of features of transitions; an HMM has none."""
+    if not hasattr(model, "top_edge_features"):
+        return []
+    weights = model.top_edge_features(options.top, after=options.label)
+    return [weight._asdict() for weight in weights]
+
+
 def _show_record(record: dict[str, Any]) -> None:
     show(Text.assemble((record["model"], "bold"), f"  {record['bytes'] / 1e6:.1f} MB"))
     sizes = [f"{len(record['labels'])} labels"]
@@ -116,26 +129,31 @@ def _show_record(record: dict[str, Any]) -> None:
     settings = ", ".join(f"{name}={value!r}" for name, value in record["parameters"].items())
     show(Text(settings, style="dim"))
     show(Text("labels: " + " ".join(map(str, record["labels"])), style="dim"))
-    _show_transitions(record["transitions"])
+    _show_transitions(record["transitions"], "transitions")
     if "features" in record:
         _show_features(record["features"])
+    if "edge_features" in record:
+        _show_transitions(record["edge_features"], "top features of transitions")
 
 
-def _show_transitions(transitions: list[dict[str, Any]]) -> None:
-    table = Table(box=None, pad_edge=False, title="\ntransitions", title_justify="left")
-    for name in ("from", "to"):
-        table.add_column(name)
+def _show_transitions(transitions: list[dict[str, Any]], title: str) -> None:
+    """Show label bigrams with their weights, and with their features if they have some."""
+    table = Table(box=None, pad_edge=False, title=f"\n{title}", title_justify="left")
+    has_features = any("feature" in entry for entry in transitions)
+    for name in ("from", "to", *(("feature",) if has_features else ())):
+        table.add_column(name, overflow="fold")
     table.add_column("weight", justify="right")
     for entry in transitions:
-        before, after = Text(str(entry["before"])), Text(str(entry["after"]))
-        table.add_row(before, after, f"{entry['weight']:+.3f}")
+        names = ("before", "after", "feature") if has_features else ("before", "after")
+        cells = (Text(str(entry[name])) for name in names)
+        table.add_row(*cells, f"{entry['weight']:+.3f}")
     show(table)
 
 
 def _show_features(features: list[dict[str, Any]]) -> None:
     tables: dict[str, Table] = {}
     for entry in features:
-        name = str(entry["label"])
+        name = "joint features" if entry["label"] is None else str(entry["label"])
         if name not in tables:
             tables[name] = Table(box=None, pad_edge=False, title_justify="left")
             tables[name].add_column(Text(name, style="bold"), overflow="fold", max_width=32)

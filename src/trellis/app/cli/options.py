@@ -10,11 +10,15 @@ from trellis.data.corpus import Columns
 
 __all__ = [
     "DataOptions",
+    "Decode",
+    "Encoding",
     "Jobs",
     "Json",
     "LabelledFile",
+    "MinProbability",
     "ModelFile",
     "Quiet",
+    "UnknownLabel",
     "parse_columns",
     "read_default",
 ]
@@ -48,29 +52,60 @@ LabelColumn = Annotated[
         "(default upos).",
     ),
 ]
+Decode = Annotated[
+    str,
+    Option(
+        help="What the labels maximise: viterbi, the probability of the labelling; marginal, the "
+        "expected number of correct labels; mbr, the expected F1 of spans."
+    ),
+]
+MinProbability = Annotated[
+    float | None,
+    Option(
+        help="Label all spans with at least the probability P, and no others: a larger number "
+        "gives higher precision, a smaller one higher recall.",
+        metavar="P",
+        min=0.0,
+        max=1.0,
+    ),
+]
+Encoding = Annotated[
+    str, Option(help="Encoding of the text in data files, for example cp1252 or utf-16.")
+]
+
+
+UnknownLabel = Annotated[
+    str | None,
+    Option("--unknown", help="Label that means: not known, for example _.", metavar="LABEL"),
+]
 
 
 @dataclass
 class DataOptions:
-    """Format and columns of a file with labels."""
+    """Format, columns and encoding of a file with labels."""
 
     format: Format = None
     columns: TokenColumns = None
     label: LabelColumn = None
+    encoding: Encoding = "utf-8"
 
     layout: Columns = field(init=False)
     """The columns of the tokens and of the label."""
 
     def __post_init__(self) -> None:
-        self.layout = parse_columns(self.columns, self.label)
+        self.layout = parse_columns(self.columns, self.label, self.encoding)
 
 
-def parse_columns(columns: str | None, label: str | None = None) -> Columns:
+def parse_columns(columns: str | None, label: str | None, encoding: str) -> Columns:
     """Return the columns that ``--columns`` and ``--label`` select."""
-    if columns is None:
-        return Columns(None, label)
     try:
-        return Columns(tuple(int(number) for number in columns.split(",")), label)
+        "".encode(encoding)
+    except LookupError:
+        raise UsageError(f"--encoding is {encoding!r}: must be a name such as cp1252") from None
+    if columns is None:
+        return Columns(None, label, encoding)
+    try:
+        return Columns(tuple(int(number) for number in columns.split(",")), label, encoding)
     except ValueError:
         raise UsageError(f"--columns is {columns!r}: must be numbers such as 0,1") from None
 

@@ -9,7 +9,8 @@ from trellis.app.cli.options import DataOptions, Jobs, LabelledFile, ModelFile, 
 from trellis.app.model_files import open_sequence_model, read_labelled
 from trellis.app.report.report import report
 from trellis.app.terminal import check_writable, print_status
-from trellis.formats.atomic import replacing
+from trellis.app.unseen_labels import warn_of_unseen_labels
+from trellis.data.atomic import replacing
 
 __all__ = ["Options", "run"]
 
@@ -38,6 +39,9 @@ def run(options: Options) -> None:
     check_writable(options.output, options.model, options.data)
     model = open_sequence_model(options.model, options.jobs)
     X, y = read_labelled(model, options.model, options.data, options.reading)
+    warn_of_unseen_labels(
+        options.data, y, model.classes_, options.reading, counts_spans=False, quiet=options.quiet
+    )
     page = report(model, X, y, title=options.model.name, source=options.data.name)
     with replacing(options.output) as file:
         file.write(page.encode())

@@ -1,22 +1,38 @@
 """``trellis tag``: label files or standard input, batch by batch in constant memory."""
 
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
-from trellis.app.cli.declarations import Argument, Option
-from trellis.app.cli.options import Format, Jobs, ModelFile, TokenColumns, parse_columns
-from trellis.app.model_files import count_token_columns, open_sequence_model
-from trellis.app.tag_output import Labelled, choose_output, make_writer
+from trellis.app.cli.declarations import Argument, Option, UsageError
+from trellis.app.cli.options import (
+    Decode,
+    Encoding,
+    Format,
+    Jobs,
+    MinProbability,
+    ModelFile,
+    TokenColumns,
+    parse_columns,
+)
+from trellis.app.decoding import predict_labels
+from trellis.app.input_format import choose_format
+from trellis.app.model_files import count_token_columns, open_sequence_model, refuse_model
+from trellis.app.tag_output import OUTPUTS, Labelled, choose_output, make_writer
 from trellis.app.terminal import check_writable
+from trellis.app.uncertainty import MEASURES, select
+from trellis.checks import one_of
 from trellis.data import corpus, files
+from trellis.data.atomic import replacing
 from trellis.data.corpus import Columns, Sequence
 from trellis.errors import InputError
-from trellis.formats.atomic import replacing
+from trellis.models.chain.decoding import DECODERS
 
 __all__ = ["Options", "run"]
 
@@ -34,6 +50,7 @@ class Options:
     ] = None
     format: Format = None
     columns: TokenColumns = None
+    encoding: Encoding = "utf-8"
     output: Annotated[
         str | None,
         Option(
@@ -52,6 +69,24 @@ class Options:
         int,
         Option(help="Print the K best labellings of each sequence.", metavar="K", min=0),
     ] = 0
+    decode: Decode = "viterbi"
+    min_probability: MinProbability = None
+    uncertain: Annotated[
+        int,
+        Option(
+            help="Print only the N sequences of which the model is least certain, which are the "
+            "most useful ones to label next.",
+            metavar="N",
+            min=0,
+        ),
+    ] = 0
+    by: Annotated[
+        str,
+        Option(
+            help="Measure of --uncertain: entropy (per token), or margin between the two best "
+            "labellings."
+        ),
+    ] = "entropy"
     unbuffered: Annotated[
         bool, Option("--unbuffered", "-u", help="Print each sequence as soon as it is labelled.")
     ] = False
@@ -59,7 +94,15 @@ class Options:
     layout: Columns = field(init=False)
 
     def __post_init__(self) -> None:
-        self.layout = parse_columns(self.columns)
+        self.layout = parse_columns(self.columns, None, self.encoding)
+        if self.uncertain and self.kbest:
+            raise UsageError("--uncertain cannot be used with --kbest")
+        if self.min_probability is not None and (self.decode != "viterbi" or self.marginals):
+            raise UsageError("--min-probability cannot be used with --decode or --marginals")
+        if self.kbest and (self.decode != "viterbi" or self.min_probability is not None):
+            raise UsageError("--kbest cannot be used with --decode or --min-probability")
+        if self.by != "entropy" and not self.uncertain:
+            raise UsageError("--by needs --uncertain N")
 
 
 def run(options: Options) -> None:
@@ -72,64 +115,126 @@ def run(options: Options) -> None:
     `trellis tag model.trellis test.conll --marginals > tagged.conll`
 
     `trellis tag model.trellis notes.txt --output jsonl --kbest 3`
+
+    `trellis tag model.trellis unlabelled.txt --uncertain 100 -o next.md` (correct the labels in
+    this file, and train with it)
     """
+    one_of(options.by, MEASURES, "--by")
+    one_of(options.decode, DECODERS, "--decode")
     if options.target is not None:
-        check_writable(options.target)
+        # A data file may be replaced by its labelled text; the model must not be.
+        check_writable(options.target, options.model)
     model = open_sequence_model(options.model, options.jobs)
     columns = count_token_columns(model, options.model)
+    if options.output is not None:
+        one_of(options.output, OUTPUTS, "--output")
     inputs = options.files or [Path("-")]
-    sources = [_open_source(path, options.format, columns) for path in inputs]
+    for path in inputs:
+        _check_source(path)
     on_terminal = options.target is None and sys.stdout.isatty()
-    write = make_writer(
-        [str(label) for label in model.classes_],
-        choose_output(options.output, sources[0][1], on_terminal),
-    )
+    write = None
     # In interactive use, each line is answered immediately.
     at_once = options.unbuffered or (not options.files and sys.stdin.isatty())
+    if at_once and options.decode == "mbr":
+        raise InputError(
+            "--decode mbr chooses the labels of many sequences together: name a file, without -u; "
+            "for single sequences, use --min-probability"
+        )
+    corpora = [(_name(path), *_read_sequences(path, model, columns, options)) for path in inputs]
+    if options.uncertain:
+        results = _label_uncertain(model, corpora, options)
+    else:
+        results = _label_all(model, corpora, options, 1 if at_once else _BATCH)
     with _open_target(options.target) as file:
         is_first = True
-        for source, format in sources:
-            sequences = corpus.iterate(source, format, columns, options.layout)
-            labelled = _label(model, sequences, options, 1 if at_once else _BATCH)
-            for number, result in enumerate(labelled, 1):
-                try:
-                    text = write(result)
-                except InputError as error:
-                    place = f"{files.name_of(source)}, sequence {number}"
-                    raise InputError(f"{place}: {error}") from None
-                # U+FEFF at the start of a file would be read as a byte order mark.
-                file.write((files.keep_mark(text) if is_first else text).encode())
-                is_first = False
-                if at_once:
-                    file.flush()
+        for place, result in results:
+            if write is None:  # the format is known once the first sequence is read
+                format = next(formats[0] for _, formats, _ in corpora if formats)
+                output = choose_output(options.output, format, on_terminal)
+                write = make_writer([str(label) for label in model.classes_], output)
+            try:
+                text = write(result)
+            except InputError as error:
+                raise InputError(f"{place}: {error}") from None
+            # U+FEFF at the start of a file would be read as a byte order mark.
+            file.write((files.keep_mark(text) if is_first else text).encode())
+            is_first = False
+            if at_once:
+                file.flush()
 
 
-def _open_source(path: Path, format: str | None, columns: int) -> tuple[Any, str]:
-    """Return the source (a path or standard input) and its format; raise if it is missing."""
-    if str(path) == "-":
-        return sys.stdin.buffer, format or ("text" if columns == 1 else "conll")
-    with open(path, "rb"):
-        pass
-    return path, format or corpus.format_of(path, labelled=False)
+def _check_source(path: Path) -> None:
+    """Raise if a file is missing or unreadable, before anything is written, or if it is a model."""
+    # A pipe is opened only once, when its turn comes: the writer may be waiting until an earlier
+    # one is read.
+    if str(path) != "-" and stat.S_ISREG(path.stat().st_mode):
+        with open(path, "rb"):
+            pass
+        refuse_model(path)
+
+
+def _name(path: Path) -> str:
+    return files.name_of(sys.stdin.buffer) if str(path) == "-" else str(path)
+
+
+def _read_sequences(
+    path: Path, model: Any, columns: int, options: Options
+) -> tuple[list[str], Iterator[Sequence]]:
+    """Return the sequences of a file or of standard input.
+
+    The list contains the format of the file when the first sequence is read.
+    """
+    formats: list[str] = []
+
+    def read() -> Iterator[Sequence]:
+        source = sys.stdin.buffer if str(path) == "-" else path
+        with files.open_once(source) as file:
+            file.encoding = options.encoding
+            format = choose_format(file, options.format, model, columns, options.layout)
+            formats.append(format)
+            layout = model.corpus_layout_
+            yield from corpus.iterate(file, format, columns, options.layout, layout)
+
+    return formats, read()
 
 
 @contextmanager
 def _open_target(target: Path | None) -> Iterator[BinaryIO]:
     if target is None:
         yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
     else:
         with replacing(target) as file:
             yield file
 
 
-def _label(
-    model: Any, sequences: Iterable[Sequence], options: Options, size: int
-) -> Iterator[Labelled]:
-    """Yield the labelled sequences, in order."""
-    batches = _split_batches(sequences, size)
-    for batch in batches if size == 1 else _read_ahead(batches):
-        yield from _label_batch(model, batch, options.marginals, options.kbest)
+_Corpora = list[tuple[str, list[str], Iterator[Sequence]]]
+"""The name, the format and the sequences of each file; see `_read_sequences`."""
+
+
+def _label_all(
+    model: Any, corpora: _Corpora, options: Options, size: int
+) -> Iterator[tuple[str, Labelled]]:
+    """Yield the place and the labels of each sequence, in order."""
+    for name, _, sequences in corpora:
+        batches = _split_batches(sequences, size)
+        number = 0
+        for batch in batches if size == 1 else _read_ahead(batches):
+            for result in _label_batch(model, batch, options):
+                number += 1
+                yield f"{name}, sequence {number}", result
+
+
+def _label_uncertain(
+    model: Any, corpora: _Corpora, options: Options
+) -> Iterator[tuple[str, Labelled]]:
+    """Yield the least certain sequences of all files, with their scores."""
+    sequences = chain.from_iterable(sequences for *_, sequences in corpora)
+    batches = _read_ahead(_split_batches(sequences, _BATCH))
+    selected = select(model, batches, options.uncertain, options.by)
+    batch = [entry.sequence for entry in selected]
+    results = _label_batch(model, batch, options)
+    for entry, result in zip(selected, results, strict=True):
+        yield "a selected sequence", result._replace(uncertainty=entry.score)
 
 
 def _split_batches(sequences: Iterable[Sequence], size: int) -> Iterator[list[Sequence]]:
@@ -149,20 +254,19 @@ def _split_batches(sequences: Iterable[Sequence], size: int) -> Iterator[list[Se
 def _read_ahead(batches: Iterator[list[Sequence]]) -> Iterator[list[Sequence]]:
     """Yield the batches; a second thread reads the next batch while this one is labelled."""
     with ThreadPoolExecutor(1) as reader:
-        upcoming = reader.submit(next, batches, None)
-        while (batch := upcoming.result()) is not None:
-            upcoming = reader.submit(next, batches, None)
+        next_batch = reader.submit(next, batches, None)
+        while (batch := next_batch.result()) is not None:
+            next_batch = reader.submit(next, batches, None)
             yield batch
 
 
-def _label_batch(
-    model: Any, batch: list[Sequence], marginals: bool, kbest: int
-) -> Iterator[Labelled]:
+def _label_batch(model: Any, batch: list[Sequence], options: Options) -> Iterator[Labelled]:
     X = [sequence.tokens for sequence in batch]
-    if kbest:
-        paths = model.predict_kbest(X, kbest)
+    if options.kbest:
+        paths = model.predict_kbest(X, options.kbest)
         labels = [paths_of_sequence[0].labels for paths_of_sequence in paths]
     else:
-        paths, labels = [None] * len(X), model.predict(X)
-    probabilities = model.predict_marginals(X) if marginals else [None] * len(X)
+        paths = [None] * len(X)
+        labels = predict_labels(model, X, options.decode, options.min_probability)
+    probabilities = model.predict_marginals(X) if options.marginals else [None] * len(X)
     return map(Labelled, batch, labels, probabilities, paths)

@@ -69,12 +69,13 @@ def _read_common_options(
 def build_command(name: str, module: Any) -> Any:
     """Return the Typer command of a module with ``Options`` and ``run``."""
 
-    def call(**values: Any) -> None:
+    def call(**values: Any) -> int | None:
         try:
             options = fill(module.Options, values)
         except UsageError as error:
             raise typer.BadParameter(str(error)) from None
-        module.run(options)
+        code: int | None = module.run(options)
+        return code
 
     parameters = [_make_typer_parameter(parameter) for parameter in flatten(module.Options)]
     # Typer reads the signature and the annotations of a function, not its code.

@@ -10,7 +10,7 @@ from typing import Any, Self
 from trellis.data import tags
 from trellis.errors import InputError
 from trellis.metrics import Report, label_report, span_scores
-from trellis.models.chain.description import Description
+from trellis.models.description import Description
 
 __all__ = ["Evaluation"]
 

@@ -170,8 +170,8 @@ def figure(drawing: Drawing, fits: bool = False) -> str:
 
 def section(anchor: str, title: str, introduction: str, body: str) -> str:
     """Return a section. Title and introduction are plain text, the body is HTML."""
-    lead = f'<p class="lead">{text(introduction)}</p>' if introduction else ""
-    return f'<section id="{text(anchor)}"><h2>{text(title)}</h2>{lead}{body}</section>'
+    lead_html = f'<p class="lead">{text(introduction)}</p>' if introduction else ""
+    return f'<section id="{text(anchor)}"><h2>{text(title)}</h2>{lead_html}{body}</section>'
 
 
 def page(title: str, body: str) -> str:

@@ -12,7 +12,7 @@ from trellis.app.report.evaluation import Evaluation
 from trellis.app.report.html import Part
 from trellis.app.report.sentences import render_trellises, render_worst
 from trellis.metrics import Scores, accuracy, sequence_accuracy
-from trellis.models.chain.description import Description
+from trellis.models.description import Description
 from trellis.plots import curves, heat_map
 
 __all__ = ["report"]
@@ -66,7 +66,7 @@ def report(
     ]
     title = title or f"{type(model).__name__}: report"
     links = "".join(f'<a href="#{anchor}">{html.text(name)}</a>' for anchor, name, _, _ in parts)
-    body = "\n".join(html.section(*part) for part in parts)
+    body = "\n".join(html.section(*section_parts) for section_parts in parts)
     header = f"<h1>{html.text(title)}</h1>{_render_facts(evaluation, source)}<nav>{links}</nav>"
     return html.page(
         title,
@@ -106,12 +106,11 @@ def _describe_training(description: Description) -> dict[str, str]:
         speed = f"{description.tokens_per_second:,.0f} tokens/s"
         facts["epochs"] = f"{description.steps:,}, {speed}"
     elif description.steps:
-        ending = "converged" if description.converged else "not converged"
-        facts["iterations"] = f"{description.steps:,}, {ending}"
+        convergence = "converged" if description.converged else "not converged"
+        facts["iterations"] = f"{description.steps:,}, {convergence}"
     if description.loss is not None and np.isfinite(description.loss):
-        digits = (
-            4 if description.unit == "epoch" else 2
-        )  # an epoch has a mean per token, an iteration a sum
+        # The loss of an epoch is a mean per token, the loss of an iteration is a sum.
+        digits = 4 if description.unit == "epoch" else 2
         facts["loss"] = html.number(description.loss, digits)
     return facts
 
@@ -146,8 +145,8 @@ def _render_scores(evaluation: Evaluation) -> Iterator[Part]:
     head.append("tokens" if evaluation.scheme == "plain" else "spans")
     rows = [_format_score_row(label, label_scores) for label, label_scores in labels]
     body = html.table(head, rows[:_SCORE_ROWS], right=[2, 3, 4])
-    rare = html.table(head, rows[_SCORE_ROWS:], right=[2, 3, 4])
-    body += _make_details(len(rows) - _SCORE_ROWS, rare)
+    rare_table = html.table(head, rows[_SCORE_ROWS:], right=[2, 3, 4])
+    body += _make_details(len(rows) - _SCORE_ROWS, rare_table)
     introduction = (
         f"In percent. F1 over all labels is {100 * scores.f1:.1f}, the mean of the labels' F1 "
         f"is {100 * scores.macro.f1:.1f}."
@@ -182,12 +181,12 @@ def _render_confusions(evaluation: Evaluation) -> Iterator[Part]:
                     words.setdefault((pair[0], pair[1]), Counter())[word] += 1
     if not words:
         return
-    counts = {pair: counter.total() for pair, counter in words.items()}
-    highest = max(counts.values())
+    counts = {pair: word_counts.total() for pair, word_counts in words.items()}
+    max_count = max(counts.values())
     rows = [
         [
             f'{html.text(true)} <span class="soft">→</span> {html.text(predicted)}',
-            f"{html.bar(n / highest, 'minus')}{n:,}",
+            f"{html.bar(n / max_count, 'minus')}{n:,}",
             f"{100 * n / evaluation.label_counts[true]:.1f} %",
             " ".join(
                 f"<code>{html.text(w)}</code>" for w in _find_commonest(words[true, predicted])
@@ -215,9 +214,9 @@ def _render_learning_curve(description: Description) -> Iterator[Part]:
         ("loss", description.losses),
         ("development score", description.dev_scores),
     ):
-        finite = [(n, value) for n, value in points if np.isfinite(value)]
-        if len(finite) > 1:
-            drawing = curves({name: finite}, description.unit, name, size=(520.0, 300.0))
+        finite_points = [(n, value) for n, value in points if np.isfinite(value)]
+        if len(finite_points) > 1:
+            drawing = curves({name: finite_points}, description.unit, name, size=(520.0, 300.0))
             charts.append(html.figure(drawing, fits=True))
     if charts:
         yield "learning", "Learning curve", "", f'<div class="pair">{"".join(charts)}</div>'
@@ -225,17 +224,17 @@ def _render_learning_curve(description: Description) -> Iterator[Part]:
 
 def _render_transitions(evaluation: Evaluation) -> Iterator[Part]:
     """Yield a heat map of label pairs."""
-    matrix, meaning = np.asarray(evaluation.model.transition_scores()), "Weights"
+    matrix, title = np.asarray(evaluation.model.transition_scores()), "Weights"
     if not matrix.any():  # a softmax head has no transitions
         return
     if evaluation.description.has_probabilities:
-        matrix, meaning = np.exp(matrix), "Probabilities"
+        matrix, title = np.exp(matrix), "Probabilities"
     indices = evaluation.most_frequent(_TRANSITION_LABELS)
     names = [evaluation.labels[n] for n in indices]
-    introduction = f"{meaning} of a label (columns) after the previous label (rows)."
+    introduction = f"{title} of a label (columns) after the previous label (rows)."
     if len(indices) < len(evaluation.labels):
-        count = f"{len(indices)} most frequent of {len(evaluation.labels):,} labels"
-        introduction += f" The {count}."
+        caption = f"{len(indices)} most frequent of {len(evaluation.labels):,} labels"
+        introduction += f" The {caption}."
     cells = matrix[np.ix_(indices, indices)]
     drawing = heat_map(cells, names, names, x="label", y="previous label")
     yield "transitions", "Transitions", introduction, html.figure(drawing)
@@ -253,15 +252,17 @@ def _render_features(evaluation: Evaluation) -> Iterator[Part]:
     for label, feature, weight in linear.top_features(10 * (_FEATURES_FOR + _FEATURES_AGAINST)):
         value = float(np.exp(weight) if is_hmm else weight)
         weights.setdefault(str(label), []).append((str(feature), value))
-    frequent = evaluation.most_frequent(_FEATURE_CARDS)
-    rare = [n for n in evaluation.most_frequent(len(evaluation.labels)) if n not in frequent]
+    frequent_indices = evaluation.most_frequent(_FEATURE_CARDS)
+    rare_indices = [
+        n for n in evaluation.most_frequent(len(evaluation.labels)) if n not in frequent_indices
+    ]
     cards, rare_cards = (
         [
             _render_feature_card(label, weights[label])
             for n in indices
             if (label := evaluation.labels[n]) in weights
         ]
-        for indices in (frequent, rare)
+        for indices in (frequent_indices, rare_indices)
     )
     if not cards:
         return
@@ -274,16 +275,16 @@ def _render_features(evaluation: Evaluation) -> Iterator[Part]:
 
 
 def _render_feature_card(label: str, weights: Sequence[tuple[str, float]]) -> str:
-    ranked = sorted(weights, key=lambda pair: (-abs(pair[1]), pair[0]))
-    highest = abs(ranked[0][1]) or 1.0
-    digits = 2 if highest >= 1.0 else 3
+    sorted_weights = sorted(weights, key=lambda pair: (-abs(pair[1]), pair[0]))
+    max_weight = abs(sorted_weights[0][1]) or 1.0
+    digits = 2 if max_weight >= 1.0 else 3
     groups = [
-        ("", [pair for pair in ranked if pair[1] > 0][:_FEATURES_FOR]),
-        ("minus", [pair for pair in ranked if pair[1] < 0][:_FEATURES_AGAINST]),
+        ("", [pair for pair in sorted_weights if pair[1] > 0][:_FEATURES_FOR]),
+        ("minus", [pair for pair in sorted_weights if pair[1] < 0][:_FEATURES_AGAINST]),
     ]
     lines = "".join(
         f'<code title="{html.text(name)}">{html.text(name)}</code>'
-        + html.bar(abs(weight) / highest, css_class)
+        + html.bar(abs(weight) / max_weight, css_class)
         + f'<span class="right">{html.number(weight, digits)}</span>'
         for css_class, group in groups
         for name, weight in group

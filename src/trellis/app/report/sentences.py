@@ -62,14 +62,14 @@ _EXAMPLES = (
 
 def render_trellises(evaluation: Evaluation, count: int) -> Iterator[Part]:
     """Yield trellises of ``count`` instructive sequences, chosen by `_EXAMPLES` in turn."""
-    chosen = _choose_examples(evaluation, count)
-    if not chosen:
+    titled_examples = _choose_examples(evaluation, count)
+    if not titled_examples:
         return
     labels = evaluation.labels
     order = sorted(range(len(labels)), key=lambda n: evaluation.sort_key(labels[n]))
     names = [labels[n] for n in order]
     body = ""
-    for title, example in chosen:
+    for title, example in titled_examples:
         n, (best, second) = example.n, example.probabilities
         marginals = evaluation.model.predict_marginals([evaluation.X[n]])[0][:, order]
         paths = example.best, example.second, evaluation.y[n]
@@ -89,25 +89,31 @@ def render_trellises(evaluation: Evaluation, count: int) -> Iterator[Part]:
 
 def _choose_examples(evaluation: Evaluation, count: int) -> list[tuple[str, Candidate]]:
     candidates = _find_candidates(evaluation) if count > 0 else []
-    chosen: list[tuple[str, Candidate]] = []
+    titled_examples: list[tuple[str, Candidate]] = []
     examples = cycle(_EXAMPLES)
-    while candidates and len(chosen) < count:
+    while candidates and len(titled_examples) < count:
         example = next(examples)
-        if accepted := [candidate for candidate in candidates if example.accepts(candidate)]:
-            chosen.append((example.title, max(accepted, key=example.rank)))
-            candidates.remove(chosen[-1][1])
-    return chosen
+        if matches := [candidate for candidate in candidates if example.accepts(candidate)]:
+            titled_examples.append((example.title, max(matches, key=example.rank)))
+            candidates.remove(titled_examples[-1][1])
+    return titled_examples
 
 
 def _find_candidates(evaluation: Evaluation) -> list[Candidate]:
     """Return correct and wrong sequences that are short enough to draw."""
-    for shortest, longest in _LENGTHS:
-        drawable = [n for n, y in enumerate(evaluation.y) if shortest <= len(y) <= longest]
-        if drawable:
+    for min_length, max_length in _LENGTHS:
+        indices_in_range = [
+            n for n, y in enumerate(evaluation.y) if min_length <= len(y) <= max_length
+        ]
+        if indices_in_range:
             break
     indices: list[int] = []
-    for correct in (True, False):
-        group = [n for n in drawable if (evaluation.y[n] == evaluation.predicted[n]) == correct]
+    for is_correct in (True, False):
+        group = [
+            n
+            for n in indices_in_range
+            if (evaluation.y[n] == evaluation.predicted[n]) == is_correct
+        ]
         # A step larger than 1 takes the candidates from all parts of the data.
         indices += group[:: 1 + len(group) // _MAX_CANDIDATES]
     paths = evaluation.model.predict_kbest([evaluation.X[n] for n in indices], 2)
@@ -117,15 +123,15 @@ def _find_candidates(evaluation: Evaluation) -> list[Candidate]:
 def _make_candidate(evaluation: Evaluation, n: int, paths: Sequence[Any]) -> Candidate:
     labels = [[str(label) for label in path.labels] for path in paths]
     probabilities = [path.probability for path in paths]
-    true = evaluation.y[n]
+    true_labels = evaluation.y[n]
     return Candidate(
         n=n,
-        correct=labels[0] == true,
-        span_labels=len({span.label for span in evaluation.spans(true)}),
+        correct=labels[0] == true_labels,
+        span_labels=len({span.label for span in evaluation.spans(true_labels)}),
         best=labels[0],
         second=labels[1] if len(labels) > 1 else None,
         probabilities=(probabilities[0], probabilities[1] if len(probabilities) > 1 else 0.0),
-        second_is_correct=labels[-1] == true,
+        second_is_correct=labels[-1] == true_labels,
     )
 
 
@@ -133,43 +139,56 @@ def render_worst(evaluation: Evaluation) -> Iterator[Part]:
     """Yield the wrong sequences whose true labels have the lowest likelihood."""
     log_likelihoods = _compute_log_likelihoods(evaluation)
     order = np.argsort(log_likelihoods, kind="stable")[:_WORST].tolist()
-    wrong = [n for n in order if evaluation.y[n] != evaluation.predicted[n]]
-    if not wrong:
+    wrong_sequences = [n for n in order if evaluation.y[n] != evaluation.predicted[n]]
+    if not wrong_sequences:
         return
-    body = "".join(_render_sentence(evaluation, n, float(log_likelihoods[n])) for n in wrong)
+    body = "".join(
+        _render_sentence(evaluation, n, float(log_likelihoods[n])) for n in wrong_sequences
+    )
     introduction = "The sentences whose true labels are least likely, with the predicted labels."
     yield "worst", "Worst sentences", introduction, body
 
 
 def _compute_log_likelihoods(evaluation: Evaluation) -> NDArray[np.float64]:
     """log p(true labels | x), shape (sequences,). It is −∞ if the model does not know a label."""
-    known = set(evaluation.labels)
+    model_labels = set(evaluation.labels)
     values = np.full(len(evaluation.y), -np.inf)
-    scorable = [n for n, labels in enumerate(evaluation.y) if known.issuperset(labels)]
-    if scorable:
-        X, y = [evaluation.X[n] for n in scorable], [evaluation.raw[n] for n in scorable]
-        values[scorable] = evaluation.model.log_likelihood(X, y)
+    known_sequences = [
+        n for n, labels in enumerate(evaluation.y) if model_labels.issuperset(labels)
+    ]
+    if known_sequences:
+        X, y = (
+            [evaluation.X[n] for n in known_sequences],
+            [evaluation.raw[n] for n in known_sequences],
+        )
+        values[known_sequences] = evaluation.model.log_likelihood(X, y)
     return values
 
 
 def _render_sentence(evaluation: Evaluation, n: int, log_likelihood: float) -> str:
     words = evaluation.words(n)
-    true, predicted = evaluation.spans(evaluation.y[n]), evaluation.spans(evaluation.predicted[n])
+    true_spans, predicted_spans = (
+        evaluation.spans(evaluation.y[n]),
+        evaluation.spans(evaluation.predicted[n]),
+    )
     if evaluation.scheme == "plain":  # every token has a label: show only the differences
-        true, predicted = _select_differing(true, predicted), _select_differing(predicted, true)
+        true_spans, predicted_spans = (
+            _select_differing(true_spans, predicted_spans),
+            _select_differing(predicted_spans, true_spans),
+        )
     rows = "".join(
         f'<div class="row"><span>{name}</span><div>'
-        f"{_mark_spans(evaluation, words, spans, set(true))}</div></div>"
-        for name, spans in (("true", true), ("predicted", predicted))
+        f"{_mark_spans(evaluation, words, spans, set(true_spans))}</div></div>"
+        for name, spans in (("true", true_spans), ("predicted", predicted_spans))
     )
     head = f"Sequence {n} · log p(true labels) = {html.number(log_likelihood, 1)}"
-    if unknown := sorted({*evaluation.y[n]} - {*evaluation.labels}):
-        head += f", because the model does not know {', '.join(unknown)}"
+    if unknown_labels := sorted({*evaluation.y[n]} - {*evaluation.labels}):
+        head += f", because the model does not know {', '.join(unknown_labels)}"
     return f'<div class="sentence"><div class="soft">{html.text(head)}</div>{rows}</div>'
 
 
 def _select_differing(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
-    return [span for span, other in zip(spans, others, strict=True) if span != other]
+    return [span for span, other_span in zip(spans, others, strict=True) if span != other_span]
 
 
 def _mark_spans(
@@ -182,8 +201,8 @@ def _mark_spans(
         colour = evaluation.span_labels.index(span.label) % _COLOURS
         css_class = f"c{colour}" if span in correct else f"c{colour} wrong"
         label = f"<small>{html.text(span.label)}</small>" if span.label else ""
-        inner = _escape(words[span.start : span.end])
-        pieces.append(f'<mark class="{css_class}">{inner}{label}</mark>')
+        span_html = _escape(words[span.start : span.end])
+        pieces.append(f'<mark class="{css_class}">{span_html}{label}</mark>')
         position = span.end
     pieces += [_escape(words[position:])] if position < len(words) else []
     return " ".join(pieces)

@@ -5,37 +5,61 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from trellis.app.model_files import refuse_model
+from trellis.app.terminal import print_status
 from trellis.app.training.options import Options
-from trellis.data import corpus
+from trellis.app.training.partial import find_known, replace_labels
+from trellis.app.unseen_labels import warn_of_unseen_labels
+from trellis.data import corpus, files
+from trellis.data.weights import read_weighted
 from trellis.errors import FormatError, InfeasibleError, InputError
 
-__all__ = ["TrainingData", "name_file_in_errors", "read_dev", "read_files"]
+__all__ = [
+    "TrainingData",
+    "name_file_in_errors",
+    "read_dev",
+    "read_files",
+    "warn_of_little_data",
+]
 
 
 class TrainingData(NamedTuple):
     """The concatenated sequences of several files."""
 
     X: list[Any]
-    y: list[list[str]]
+    y: list[list[Any]]
+    """Labels; None is an unknown label, and a frozenset has alternatives."""
     sizes: list[int]
     """Number of sequences in each file."""
+    weights: list[float]
+    """The weight of each sequence; empty without ``--weight``."""
+    layout: corpus.Layout | None = None
+    """The columns of the first file."""
 
     @property
     def labels(self) -> set[str]:
         """The distinct labels."""
-        return {label for sequence in self.y for label in sequence}
+        return find_known(self.y)
 
     def __str__(self) -> str:
-        tokens = sum(map(len, self.X))
-        return f"{len(self.X):,} sequences, {tokens:,} tokens, {len(self.labels)} labels"
+        n_tokens = sum(map(len, self.X))
+        return f"{len(self.X):,} sequences, {n_tokens:,} tokens, {len(self.labels)} labels"
 
 
 def read_files(paths: list[Path], options: Options) -> TrainingData:
     """Read files with labels. All tokens must have the same number of columns."""
-    data = TrainingData([], [], [])
-    first_width = None
+    data = TrainingData([], [], [], [])
+    first_width = layout = None
+    reading = options.data.format, options.data.layout
     for path in paths:
-        X, y = corpus.read(path, options.data.format, options.data.layout)
+        refuse_model(path)
+        with files.open_once(path) as file:
+            layout = layout or corpus.layout_of(file, *reading)
+            if options.labels.weight is None:
+                X, y = corpus.read(file, *reading)
+            else:
+                X, y, weights = read_weighted(file, options.labels.weight, *reading)
+                data.weights.extend(weights)
         width = corpus.width_of(X)
         first_width = first_width or width
         if width != first_width:
@@ -43,26 +67,49 @@ def read_files(paths: list[Path], options: Options) -> TrainingData:
                 f"{path}: its tokens have {width} columns, in {paths[0]} they have {first_width}"
             )
         data.X.extend(X)
-        data.y.extend(y)
+        data.y.extend(replace_labels(y, options.labels, path))
         data.sizes.append(len(X))
-    return data
+    if not data.labels:
+        raise InputError(f"{paths[0]}: no label is known at any position")
+    return data._replace(layout=layout)
 
 
-def read_dev(options: Options, labels: set[str]) -> tuple[list[Any], list[list[str]]] | None:
-    """Read the development set. All its labels must occur in ``labels``, the training data."""
+def warn_of_little_data(data: TrainingData, options: Options) -> None:
+    """Print a warning if there is nothing to learn, or if blank lines seem to be missing."""
+    path, problem = options.files[0], ""
+    has_rows = data.layout is not None and data.layout.format == "conll"
+    if len(data.labels) == 1:
+        problem = f"all labels are {next(iter(data.labels))!r}, so the model can predict only it"
+    elif len(data.X) == 1 and has_rows:
+        problem = (
+            f"all {len(data.X[0]):,} rows form one sequence: put an empty line after each sequence"
+        )
+    is_detected = options.data.format is None and corpus.format_by_name(path) is None
+    if problem and has_rows and is_detected:
+        problem += "; the file is read as rows with the label in the last column, see --format"
+    if problem:
+        print_status(f"trellis: warning: {path}: {problem}", quiet=options.quiet)
+
+
+def read_dev(options: Options, train: TrainingData) -> tuple[list[Any], list[list[str]]] | None:
+    """Read the development set; warn of labels that are not in the training data."""
     if options.dev is None:
         return None
-    X, y, _ = read_files([options.dev], options)
+    X, y, *_ = read_files([options.dev], options)
+    width, trained_width = corpus.width_of(X), corpus.width_of(train.X)
+    if width != trained_width:
+        raise FormatError(
+            f"{options.dev}: its tokens have {width} columns, in {options.files[0]} they have "
+            f"{trained_width}: choose the columns with --columns"
+        )
     for n, labels_of_sequence in enumerate(y):
         for t, label in enumerate(labels_of_sequence):
-            if label not in labels:
-                line = corpus.line_with(
-                    options.dev, label, options.data.format, options.data.layout
-                )
-                place = f"line {line}" if line else f"sequence {n + 1}, token {t + 1}"
+            if label is None or isinstance(label, frozenset):
                 raise InputError(
-                    f"{options.dev}, {place}: label {label!r} does not occur in the training data"
+                    f"{options.dev}, sequence {n + 1}, token {t + 1}: the label is unknown: "
+                    "--dev needs all labels"
                 )
+    warn_of_unseen_labels(options.dev, y, train.labels, options.data, quiet=options.quiet)
     return X, y
 
 
@@ -75,10 +122,10 @@ def name_file_in_errors(paths: list[Path], sizes: list[int]) -> Iterator[None]:
         if error.sequence is None:
             raise
         # The index in the error counts the sequences of all files, from 0.
-        number = error.sequence
+        index = error.sequence
         for path, size in zip(paths, sizes, strict=True):
-            if number < size:
-                message = f"{path}: {error.renumbered(number)} (counted from 0)"
+            if index < size:
+                message = f"{path}: {error.renumbered(index)} (counted from 0)"
                 raise type(error)(message) from None
-            number -= size
+            index -= size
         raise

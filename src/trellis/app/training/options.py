@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from trellis.app.cli.declarations import Argument, Option, UsageError
 from trellis.app.cli.options import DataOptions, Jobs, Quiet, read_default
+from trellis.app.training.partial import LabelOptions
 from trellis.checks import one_of
 from trellis.errors import InputError
 from trellis.models.chain.crf import CRF
@@ -62,14 +63,23 @@ class FeatureOptions:
         ),
     ] = None
 
+    clusters: Annotated[
+        list[Path] | None,
+        Option(
+            help="Clusters of words as features: a file of lines word<TAB>cluster, of Brown "
+            "clusters, or of word vectors, which are clustered by k-means; can be repeated.",
+            metavar="FILE",
+        ),
+    ] = None
+
     gazetteers: dict[str, Path] = field(init=False)
     """The file of each gazetteer by name."""
 
     def __post_init__(self) -> None:
         self.gazetteers = {}
         for entry in self.gazetteer or []:
-            name, equals, path = entry.partition("=")
-            if not (name and equals and path):
+            name, separator, path = entry.partition("=")
+            if not (name and separator and path):
                 raise UsageError(f"--gazetteer is {entry!r}: must be NAME=FILE")
             self.gazetteers[name] = Path(path)
 
@@ -81,7 +91,7 @@ class NetworkOptions:
     words: Annotated[
         str | None,
         _make_network_option(
-            "Parts of a word vector, separated by commas: embedding, cnn, rnn, ngrams.",
+            "Parts of a word vector, separated by commas: embedding, cnn, rnn, ngrams, charagram.",
             metavar="LIST",
         ),
     ] = None
@@ -148,6 +158,7 @@ class Options:
     ] = None
     model: Annotated[str, Option("--model", "-m", help=f"Model: {', '.join(MODELS)}.")] = "crf"
     data: DataOptions = field(default_factory=DataOptions)
+    labels: LabelOptions = field(default_factory=LabelOptions)
     extraction: FeatureOptions = field(default_factory=FeatureOptions)
     l1: Annotated[
         float | None,
@@ -155,14 +166,23 @@ class Options:
     ] = None
     l2: Annotated[
         float | None,
-        Option(help=f"Strength of the L2 penalty; default {read_default(CRF, 'l2'):g}."),
+        Option(help="Strength of the L2 penalty; default: chosen from the size of the data."),
     ] = None
     tune: Annotated[
         int,
         Option(
-            help="Try N pairs of l1 and l2 by cross-validation, and use the best pair.", metavar="N"
+            help="Try up to N values of l2, by --dev or by cross-validation, and use the best.",
+            metavar="N",
         ),
     ] = 0
+    best: Annotated[
+        bool,
+        Option(
+            "--best",
+            help="Choose constraints, features and l2 by their scores; with --vectors, also "
+            "try clusters of the words and a network.",
+        ),
+    ] = False
     solver: Annotated[
         str | None,
         Option(help=f"Solver: {', '.join(SOLVERS)}; default {read_default(CRF, 'solver')}."),
@@ -222,7 +242,7 @@ class Options:
     def input_files(self) -> list[Path]:
         """Return every file that training reads."""
         optional = [self.dev, self.extraction.template, self.network.vectors]
-        lists = self.extraction.gazetteers.values()
+        lists = [*self.extraction.gazetteers.values(), *(self.extraction.clusters or [])]
         return [*self.files, *(path for path in optional if path is not None), *lists]
 
 
@@ -230,23 +250,36 @@ def check_options(options: Options) -> None:
     """Validate the options that do not depend on the data, before any file is read."""
     one_of(options.model, MODELS, "--model")
     one_of(options.extraction.features, FEATURES, "--features")
-    chosen_features = options.extraction.features != "auto" or options.extraction.gazetteers
-    if options.extraction.template and chosen_features:
+    extraction = options.extraction
+    lists = extraction.gazetteers or extraction.clusters
+    chosen_features = extraction.features != "auto" or lists
+    if extraction.template and chosen_features:
         raise InputError(
-            "--template defines all features: it cannot be used with --features or --gazetteer"
+            "--template defines all features: it cannot be used with --features, --gazetteer or "
+            "--clusters"
         )
     for name, minimum in (("tune", 0), ("seed", 0), ("dev_every", 1), ("patience", 1)):
         value = getattr(options, name)
         if value is not None and value < minimum:
             raise InputError(f"{_format_flag(name)} must be at least {minimum}, not {value}")
+    for name, value in vars(options.labels).items():
+        if value == "":
+            raise InputError(f"{_format_flag(name)} must not be empty")
+        for search, is_used in (("--tune", options.tune), ("--best", options.best)):
+            if is_used and value is not None:
+                raise InputError(f"{_format_flag(name)} cannot be used with {search}")
     # Without --dev there is no score that could stop improving.
     if options.patience is not None and options.dev is None:
         raise InputError("--patience needs a development set: --dev FILE")
-    if options.model != "neural":
+    if options.best and options.model != "crf":
+        raise InputError(f"--best does not apply to --model {options.model}")
+    if options.best and options.network.vectors is not None:
+        pass  # --best trains a network too
+    elif options.model != "neural":
         for name in options.network.set_options():
             raise InputError(f"{_format_flag(name)} needs --model neural")
     elif not options.network.hybrid and chosen_features:
-        raise InputError("--features and --gazetteer need --hybrid with --model neural")
+        raise InputError("--features, --gazetteer and --clusters need --hybrid with --model neural")
     values = {**vars(options.extraction), **vars(options), "tune": options.tune or None}
     for name in _INAPPLICABLE.get(options.model, ()):
         if values[name] is not None and values[name] is not False:

@@ -22,15 +22,15 @@ def draw_iterations(
         first_iteration = first_iteration or progress.iteration  # after --resume, this is not 1
         # After --resume, model.losses_ also has the losses of earlier runs.
         losses = [loss for _, loss in model.losses_]
-        left = estimate_iterations_left(losses, max_iter)
+        iterations_left = estimate_iterations_left(losses, max_iter)
         text = f"iteration {progress.iteration}  loss {progress.loss:,.1f}"
         if model.dev_scores_:
             text += f"  dev {100 * model.dev_scores_[-1][1]:.2f}"
         fraction = None
-        if left is not None:
+        if iterations_left is not None:
             seconds = progress.seconds / (progress.iteration - first_iteration + 1)
-            text += f"  about {format_duration(left * seconds)} left"
-            fraction = progress.iteration / max(1, progress.iteration + left)
+            text += f"  about {format_duration(iterations_left * seconds)} left"
+            fraction = progress.iteration / max(1, progress.iteration + iterations_left)
         update(fraction, text)
 
     return draw
@@ -43,8 +43,8 @@ def draw_epochs(model: Any, update: Callable[[float | None, str], None]) -> Call
         text = f"epoch {progress.epoch} of {model.epochs}  loss {progress.loss:.4f}"
         if progress.dev_score is not None:
             text += f"  dev {100 * progress.dev_score:.2f}"
-        left = format_duration((model.epochs - progress.epoch) * progress.seconds)
-        text += f"  {progress.tokens_per_second:,.0f} tokens/s  at most {left} left"
+        time_left = format_duration((model.epochs - progress.epoch) * progress.seconds)
+        text += f"  {progress.tokens_per_second:,.0f} tokens/s  at most {time_left} left"
         update(progress.epoch / model.epochs, text)
 
     return draw

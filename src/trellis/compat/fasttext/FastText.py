@@ -132,8 +132,10 @@ def _load_pretrained(options: Any) -> Vectors | None:
 def _wrap(file: FastTextFile, options: Any) -> _FastText:
     """Return fastText's model object for a trained model."""
     # fastText writes these arguments to its files, although the models of trellis do not use them.
-    unused = {"ws": options.ws, "lr_update_rate": options.lrUpdateRate, "t": options.t}
-    file = replace(file, args=file.args._replace(**unused, word_ngrams=options.wordNgrams))
+    unused_arguments = {"ws": options.ws, "lr_update_rate": options.lrUpdateRate, "t": options.t}
+    file = replace(
+        file, args=file.args._replace(**unused_arguments, word_ngrams=options.wordNgrams)
+    )
     options.loss = loss_name[options.loss]  # the attribute of a fastText model is the enum member
     return _FastText._from_file(file, options)
 
@@ -153,10 +155,10 @@ class _FastTextOfLines(FastText):
         is_label = np.array([word.startswith(self.label_prefix) for word in words])
         self.labels = [words[i] for i in np.flatnonzero(is_label).tolist()]
         self.label_counts = counts[is_label]
-        frequent = np.flatnonzero(~is_label & (counts >= self.min_count))
-        if not len(frequent):
+        frequent_indices = np.flatnonzero(~is_label & (counts >= self.min_count))
+        if not len(frequent_indices):
             raise InputError(f"minCount is {self.min_count}: no word occurs {self.min_count} times")
-        return Vocabulary([words[i] for i in frequent.tolist()], counts[frequent])
+        return Vocabulary([words[i] for i in frequent_indices.tolist()], counts[frequent_indices])
 
 
 def cbow(*args: Any, **kwargs: Any) -> NoReturn:

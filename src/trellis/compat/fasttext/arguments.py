@@ -24,7 +24,12 @@ __all__ = [
 loss_name = Enum("loss_name", ["hs", "ns", "softmax", "ova"])
 model_name = Enum("model_name", ["cbow", "skipgram", "supervised"])
 
-_THREADS = max(1, (os.cpu_count() or 2) - 1)  # fastText's default
+
+def count_threads() -> int:
+    """Return fastText's default number of threads: one core is left free."""
+    return max(1, (os.cpu_count() or 2) - 1)
+
+
 UNSUPERVISED: dict[str, Any] = {
     "model": "skipgram",
     "lr": 0.05,
@@ -39,7 +44,7 @@ UNSUPERVISED: dict[str, Any] = {
     "wordNgrams": 1,
     "loss": "ns",
     "bucket": 2_000_000,
-    "thread": _THREADS,
+    "thread": count_threads(),
     "lrUpdateRate": 100,
     "t": 1e-4,
     "label": "__label__",
@@ -135,7 +140,7 @@ def _validate_arguments(args: SimpleNamespace) -> None:
 
 def of_file(args: Args) -> SimpleNamespace:
     """Return the arguments that a file stores, and the defaults of all other arguments."""
-    stored = {
+    stored_arguments = {
         "dim": args.dim,
         "ws": args.ws,
         "epoch": args.epoch,
@@ -150,5 +155,5 @@ def of_file(args: Args) -> SimpleNamespace:
         "t": args.t,
     }
     return SimpleNamespace(
-        **{**(SUPERVISED if args.model == "supervised" else UNSUPERVISED), **stored}
+        **{**(SUPERVISED if args.model == "supervised" else UNSUPERVISED), **stored_arguments}
     )

@@ -18,10 +18,10 @@ _MISSED = -1.0  # score of a label that was not predicted
 class Counts:
     """Occurrences of each label: in the data, predicted, and predicted correctly."""
 
-    def __init__(self, labels: int) -> None:
+    def __init__(self, n_labels: int) -> None:
         self.examples = 0
-        self.gold, self.predicted, self.correct = np.zeros((3, labels), np.int64)
-        self.scores: list[list[tuple[float, float]]] = [[] for _ in range(labels)]
+        self.gold, self.predicted, self.correct = np.zeros((3, n_labels), np.int64)
+        self.scores: list[list[tuple[float, float]]] = [[] for _ in range(n_labels)]
 
     def add(self, labels: Sequence[int], answers: Answers) -> None:
         """Count the labels and predictions of one text. As in fastText, a label may occur twice."""
@@ -66,8 +66,8 @@ class Meter:
     (array([0.6, 0.9]), (array([1., 1.]), array([1., 0.])))
     """
 
-    def __init__(self, counts: Counts, labels: dict[str, int]) -> None:
-        self._counts, self._labels = counts, labels
+    def __init__(self, counts: Counts, n_labels: dict[str, int]) -> None:
+        self._counts, self._labels = counts, n_labels
 
     def score_vs_true(self, label: str) -> tuple[Floats, Floats]:
         """Return the scores of a label in ascending order, and 1 if correct or else 0.

@@ -17,11 +17,11 @@ from trellis.checks import as_integer
 from trellis.compat.fasttext.arguments import NAMES, of_file
 from trellis.compat.fasttext.lines import encoded, one_line
 from trellis.compat.fasttext.meter import Counts, Meter
-from trellis.embeddings.compression import Compression, quantized
-from trellis.embeddings.prediction import Answers, Predictor
 from trellis.embeddings.search import unit_rows
 from trellis.embeddings.subword_rows import SubwordRows
-from trellis.embeddings.text_training import retrain as train_again
+from trellis.embeddings.texts.compression import Compression, quantized
+from trellis.embeddings.texts.prediction import Answers, Predictor
+from trellis.embeddings.texts.training import retrain as train_again
 from trellis.embeddings.training import Schedule
 from trellis.embeddings.vectors import Vectors
 from trellis.errors import InputError
@@ -126,9 +126,15 @@ class _FastText:
         line = one_line(text, "get_sentence_vector")
         if self._file.args.model == "supervised":
             return self._predictor.mean(line, encoded(self.label, "label"))[0]
-        units = unit_rows(self._rows.vectors(line.split()))
-        units = units[units.any(axis=1)]  # fastText ignores words without a vector
-        return units.mean(axis=0) if len(units) else np.zeros(self.get_dimension(), np.float32)
+        unit_vectors = unit_rows(self._rows.vectors(line.split()))
+        unit_vectors = unit_vectors[
+            unit_vectors.any(axis=1)
+        ]  # fastText ignores words without a vector
+        return (
+            unit_vectors.mean(axis=0)
+            if len(unit_vectors)
+            else np.zeros(self.get_dimension(), np.float32)
+        )
 
     def get_word_id(self, word: str) -> int:
         """Return the index of a word or label, or −1. The labels follow the words."""
@@ -146,16 +152,16 @@ class _FastText:
         if not bucket:
             raise InputError("the model has no n-grams: its bucket is 0")
         # As in fastText, any text has a hash, even if it is not an n-gram of a word.
-        (hashed,) = _core.word_hashes([encoded(subword, "subword")]).tolist()
-        return len(self._file.words) + int(hashed) % bucket
+        (hash_value,) = _core.word_hashes([encoded(subword, "subword")]).tolist()
+        return len(self._file.words) + int(hash_value) % bucket
 
     def get_subwords(
         self, word: str, on_unicode_error: str = "strict"
     ) -> tuple[list[str], NDArray[np.int64]]:
         """Return the word, if it is known, with its n-grams, and their rows."""
         args, entry = self._file.args, encoded(word, "word")
-        known = [_decode(entry, on_unicode_error)] if entry in self._rows.index else []
-        return known + _core.subwords(entry, args.minn, args.maxn), self._rows.ids([entry])[1]
+        known_words = [_decode(entry, on_unicode_error)] if entry in self._rows.index else []
+        return known_words + _core.subwords(entry, args.minn, args.maxn), self._rows.ids([entry])[1]
 
     def get_input_vector(self, ind: int) -> Floats:
         """Return a row of the input matrix, (dim,)."""
@@ -243,16 +249,18 @@ class _FastText:
         self, query: Floats, excluded: Sequence[str], k: int, errors: str
     ) -> list[tuple[float, str]]:
         """Return (cosine, word) of the k words nearest to a vector, without excluded words."""
-        banned = {self._rows.index.get(encoded(word)) for word in excluded}
+        excluded_rows = {self._rows.index.get(encoded(word)) for word in excluded}
         if not self._file.words:
             return []
         # Excluded words can be among the nearest, so the search returns more than k words.
         scores, ids = self._vectors.search(
-            unit_rows(query)[None], as_integer(k, "k") + len(banned) if k > 0 else k
+            unit_rows(query)[None], as_integer(k, "k") + len(excluded_rows) if k > 0 else k
         )
         pairs = zip(scores[0].tolist(), ids[0].tolist(), strict=True)
         names = self._file.words
-        return [(score, _decode(names[i], errors)) for score, i in pairs if i not in banned][:k]
+        return [(score, _decode(names[i], errors)) for score, i in pairs if i not in excluded_rows][
+            :k
+        ]
 
     # ---- labels of texts
 
@@ -269,17 +277,20 @@ class _FastText:
         """
         names = self._file.labels
         if isinstance(text, str):
-            (answer,) = self._predict_lines([one_line(text, "predict")], k, threshold)
-            labels = tuple([_decode(names[i], on_unicode_error) for i, _ in answer])
-            return labels, np.array([p for _, p in answer])  # float64 here, float32 for lists
+            (prediction,) = self._predict_lines([one_line(text, "predict")], k, threshold)
+            labels = tuple([_decode(names[i], on_unicode_error) for i, _ in prediction])
+            return labels, np.array([p for _, p in prediction])  # float64 here, float32 for lists
         if not isinstance(text, list):
             raise InputError(f"text is {type(text).__name__}: must be a str or a list of str")
         lines = [one_line(line, "predict") for line in text]
-        answers = self._predict_lines(lines, k, threshold)
+        predictions = self._predict_lines(lines, k, threshold)
         label_lists = [
-            [_decode(names[i], on_unicode_error) for i, _ in answer] for answer in answers
+            [_decode(names[i], on_unicode_error) for i, _ in prediction]
+            for prediction in predictions
         ]
-        probabilities = [np.array([p for _, p in answer], np.float32) for answer in answers]
+        probabilities = [
+            np.array([p for _, p in prediction], np.float32) for prediction in predictions
+        ]
         return label_lists, probabilities
 
     def _predict_lines(self, lines: list[bytes], k: int, threshold: float) -> Answers:
@@ -339,14 +350,14 @@ class _FastText:
         prefix = encoded(self.label, "label")
         gold = [self._predictor.split(line, prefix)[1] for line in lines]
         # fastText skips lines without labels, and lines without known words or n-grams.
-        tested = [
+        tested_lines = [
             i
             for i, labels in enumerate(gold)
             if labels and self._predictor.mean(lines[i], prefix)[1]
         ]
-        answers = self._predict_lines([lines[i] for i in tested], k, threshold)
-        for i, answer in zip(tested, answers, strict=True):
-            counts.add(gold[i], answer)
+        predictions = self._predict_lines([lines[i] for i in tested_lines], k, threshold)
+        for i, prediction in zip(tested_lines, predictions, strict=True):
+            counts.add(gold[i], prediction)
         return counts
 
     # ---- files and quantisation

@@ -27,10 +27,10 @@ def word_pairs(
     vectors: WordVectors, path: str | os.PathLike[str], delimiter: str, options: Options
 ) -> tuple[Any, Any, float]:
     """See `Keyed.evaluate_word_pairs`; lines that are not a pair and a score are ignored."""
-    row_of = row_by_word(vectors, options.restrict, options.ignore_case)
+    row_by_word_form = row_by_word(vectors, options.restrict, options.ignore_case)
     human_scores: list[float] = []
     cosines: list[float] = []
-    unknown = 0
+    n_unknown = 0
     for line in files.lines(path):
         if line.startswith("#"):
             continue
@@ -39,19 +39,22 @@ def word_pairs(
             (word1, word2), score = fields[:-1], float(fields[-1])
         except ValueError:  # gensim skips invalid lines, trellis.Vectors raises an error
             continue
-        rows = [row_of.get(fold_case(word, options.ignore_case), -1) for word in (word1, word2)]
+        rows = [
+            row_by_word_form.get(fold_case(word, options.ignore_case), -1)
+            for word in (word1, word2)
+        ]
         is_known = min(rows) >= 0
-        unknown += not is_known
+        n_unknown += not is_known
         if is_known or options.count_unknown:
             first, second = (vectors.words[row] for row in rows)
             human_scores.append(score)
             cosines.append(vectors.similarity(first, second) if is_known else 0.0)
     if not human_scores:
         raise InputError(f"{path}: no pair has vectors for both words")
-    total = len(human_scores) + (0 if options.count_unknown else unknown)
+    n_pairs = len(human_scores) + (0 if options.count_unknown else n_unknown)
     pearson = stats.pearsonr(human_scores, cosines)
     spearman = stats.spearmanr(human_scores, cosines)
-    return pearson, spearman, 100.0 * unknown / total
+    return pearson, spearman, 100.0 * n_unknown / n_pairs
 
 
 def word_analogies(
@@ -59,19 +62,19 @@ def word_analogies(
 ) -> tuple[float, list[dict[str, Any]]]:
     """See `Keyed.evaluate_word_analogies`; lines that do not have four words are ignored."""
     sections, questions = _read_questions(vectors, path, options)
-    known = [question.rows for question in questions if question.is_known]
-    table = np.array(known, np.int64).reshape(-1, 4)
-    correct = iter(correct_answers(vectors, table, options.restrict, options.ignore_case))
+    known_rows = [question.rows for question in questions if question.is_known]
+    table = np.array(known_rows, np.int64).reshape(-1, 4)
+    correct_flags = iter(correct_answers(vectors, table, options.restrict, options.ignore_case))
     for question in questions:
-        is_correct = question.is_known and next(correct)
+        is_correct = question.is_known and next(correct_flags)
         question.section["correct" if is_correct else "incorrect"].append(question.words)
     totals = {
         result: [words for section in sections for words in section[result]]
         for result in ("correct", "incorrect")
     }
     sections.append({"section": "Total accuracy", **totals})
-    right, wrong = len(totals["correct"]), len(totals["incorrect"])
-    return right / max(right + wrong, 1), sections
+    n_correct, n_incorrect = len(totals["correct"]), len(totals["incorrect"])
+    return n_correct / max(n_correct + n_incorrect, 1), sections
 
 
 class _Question(NamedTuple):
@@ -89,7 +92,7 @@ def _read_questions(
     vectors: WordVectors, path: str | os.PathLike[str], options: Options
 ) -> tuple[list[dict[str, Any]], list[_Question]]:
     """Return the sections and the questions of an analogy file."""
-    row_of = row_by_word(vectors, options.restrict, options.ignore_case)
+    row_by_word_form = row_by_word(vectors, options.restrict, options.ignore_case)
     sections: list[dict[str, Any]] = []
     questions: list[_Question] = []
     for number, line in enumerate(files.lines(path), 1):
@@ -97,9 +100,13 @@ def _read_questions(
         if line.startswith(": "):
             sections.append({"section": line[2:].strip(), "correct": [], "incorrect": []})
         elif not sections:
-            raise files.wrong(os.fspath(path), number, "a section such as ': capitals' is missing")
+            raise files.line_error(
+                os.fspath(path), number, "a section such as ': capitals' is missing"
+            )
         elif len(words) == 4:
-            question = _Question(sections[-1], words, [row_of.get(word, -1) for word in words])
+            question = _Question(
+                sections[-1], words, [row_by_word_form.get(word, -1) for word in words]
+            )
             if question.is_known or options.count_unknown:
                 questions.append(question)
     return sections, questions

@@ -113,11 +113,13 @@ class Keyed:
         """
         if not len(keys):
             raise InputError("keys is empty: must contain at least one key")
-        shares = np.ones(len(keys)) if weights is None else np.asarray(weights, np.float64)
-        if shares.shape != (len(keys),):
-            raise InputError(f"weights have shape {shares.shape}: must be ({len(keys)},), as keys")
-        total, mean = 0.0, np.zeros(self.vector_size)
-        for key, weight in zip(keys, shares.tolist(), strict=True):
+        key_weights = np.ones(len(keys)) if weights is None else np.asarray(weights, np.float64)
+        if key_weights.shape != (len(keys),):
+            raise InputError(
+                f"weights have shape {key_weights.shape}: must be ({len(keys)},), as keys"
+            )
+        total_weight, mean = 0.0, np.zeros(self.vector_size)
+        for key, weight in zip(keys, key_weights.tolist(), strict=True):
             try:
                 vector = key if isinstance(key, np.ndarray) else self.get_vector(key, pre_normalize)
             except UnknownWordError:
@@ -129,8 +131,8 @@ class Keyed:
                     f"a vector in keys has shape {vector.shape}: must be ({self.vector_size},)"
                 )
             mean += weight * vector
-            total += abs(weight)
-        mean = mean / total if total else mean
+            total_weight += abs(weight)
+        mean = mean / total_weight if total_weight else mean
         return unit_rows(mean) if post_normalize else mean.astype(np.float32)
 
     # ---- neighbours
@@ -169,13 +171,13 @@ class Keyed:
             return indexer.most_similar(mean, topn)
         if topn is None:
             return self._cosines(mean)[clip]
-        excluded = self._rows_of(keys)
+        excluded_rows = self._rows_of(keys)
         if not len(rows):
             raise InputError(f"the rows {clip.start}..{clip.stop} contain no words")
         threads = resolve_jobs(self.n_jobs)
-        scores, ids = self._search.best(mean[None], topn + len(excluded), rows, threads)
+        scores, ids = self._search.best(mean[None], topn + len(excluded_rows), rows, threads)
         pairs = zip(ids[0].tolist(), scores[0].tolist(), strict=True)
-        return [(self.words[i], score) for i, score in pairs if i not in excluded][:topn]
+        return [(self.words[i], score) for i, score in pairs if i not in excluded_rows][:topn]
 
     def _rows_of(self, keys: Iterable[Any]) -> set[int]:
         """Return the rows of all keys except vectors; -1 for unknown words."""
@@ -224,9 +226,9 @@ class Keyed:
         scores = (numerator / (denominator + 1e-6))[:restrict_vocab]  # 1e-6 avoids division by 0
         if topn is None:
             return scores
-        excluded = self._rows_of((*positive_keys, *negative_keys))
+        excluded_rows = self._rows_of((*positive_keys, *negative_keys))
         order = np.argsort(-scores, kind="stable").tolist()
-        return [(self.words[i], float(scores[i])) for i in order if i not in excluded][:topn]
+        return [(self.words[i], float(scores[i])) for i in order if i not in excluded_rows][:topn]
 
     # ---- cosines and distances
 
@@ -249,8 +251,8 @@ class Keyed:
     def closer_than(self, key1: Key, key2: Key) -> list[str]:
         """Return the words that are nearer to ``key1`` than ``key2`` is, in the order of rows."""
         distances, first_row = self.distances(key1), self.get_index(key1, -1)
-        nearer = np.flatnonzero(distances < distances[self.get_index(key2)]).tolist()
-        return [self.words[i] for i in nearer if i != first_row]
+        nearer_rows = np.flatnonzero(distances < distances[self.get_index(key2)]).tolist()
+        return [self.words[i] for i in nearer_rows if i != first_row]
 
     def rank(self, key1: Key, key2: Key) -> int:
         """Return the rank of ``key2`` among the neighbours of ``key1``, from 1."""
@@ -346,8 +348,10 @@ class Keyed:
             return cls._from_rows(*word2vec.read(fname, errors=unicode_errors, limit=limit))
         # The reader decodes UTF-8 only, so the bytes are restored and decoded with ``encoding``.
         words, matrix = word2vec.read(fname, errors="surrogateescape", limit=limit)
-        raw = [word.encode("utf-8", "surrogateescape") for word in words]
-        return cls._from_rows([word.decode(encoding, unicode_errors) for word in raw], matrix)
+        word_bytes = [word.encode("utf-8", "surrogateescape") for word in words]
+        return cls._from_rows(
+            [word.decode(encoding, unicode_errors) for word in word_bytes], matrix
+        )
 
     def save_word2vec_format(
         self,

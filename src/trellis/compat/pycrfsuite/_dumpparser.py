@@ -40,11 +40,15 @@ def dump_lines(model: Model) -> Iterator[str]:
     attributes = model.attributes.decoded("attribute")
     sections = {
         "FILEHEADER": (f"  {key}: {value}" for key, value in _header_fields(model)),
-        "LABELS": (f"  {n:5d}: {name}" for n, name in enumerate(model.labels)),
-        "ATTRIBUTES": (f"  {n:5d}: {name}" for n, name in enumerate(attributes)),
-        "TRANSITIONS": (f"  (1) {a} --> {b}: {w}" for a, b, w in _transition_weights(model)),
+        "LABELS": (f"  {index:5d}: {name}" for index, name in enumerate(model.labels)),
+        "ATTRIBUTES": (f"  {index:5d}: {name}" for index, name in enumerate(attributes)),
+        "TRANSITIONS": (
+            f"  (1) {source} --> {target}: {weight}"
+            for source, target, weight in _transition_weights(model)
+        ),
         "STATE_FEATURES": (
-            f"  (0) {a} --> {b}: {w}" for a, b, w in _state_weights(model, attributes)
+            f"  (0) {source} --> {target}: {weight}"
+            for source, target, weight in _state_weights(model, attributes)
         ),
     }
     for name, lines in sections.items():
@@ -58,9 +62,8 @@ def _header_fields(model: Model) -> Iterator[tuple[str, str]]:
     """Yield (name, value) of the fields in the file header."""
     yield "magic", "lCRF"
     for key, value in model.header.items():
-        if (
-            key == "version"
-        ):  # CRFsuite prints the type before the version; model.header has no type
+        # CRFsuite prints the type before the version; model.header has no type.
+        if key == "version":
             yield "type", "FOMC"
         yield key, f"0x{value:X}" if key.startswith("off_") else str(value)
 
@@ -74,5 +77,5 @@ def _transition_weights(model: Model) -> Iterator[tuple[str, str, str]]:
 def _state_weights(model: Model, attributes: list[str]) -> Iterator[tuple[str, str, str]]:
     """Yield (attribute, label, weight) of each state feature."""
     columns = (model.state_attribute, model.state_label, model.state_weight)
-    for attribute, label, weight in zip(*(c.tolist() for c in columns), strict=True):
+    for attribute, label, weight in zip(*(column.tolist() for column in columns), strict=True):
         yield attributes[attribute], model.labels[label], f"{weight:f}"

@@ -114,7 +114,7 @@ class TrainLogParser:
         return None
 
     def _parse_iteration(self, line: str) -> str | None:
-        """Store the values in a message of an iteration; return the event at its end."""
+        """Store the values of a line about an iteration; return the event of its last line."""
         if match := _HEAD.match(line):
             self.last_iteration = {"num": int(match[1]), "scores": {}}
             self.iterations.append(self.last_iteration)
@@ -129,8 +129,8 @@ class TrainLogParser:
         }
         for key, pattern in _ACCURACIES:
             if match := pattern.match(line):
-                share = fractions.Fraction(int(match[1]), int(match[2])) if int(match[2]) else 0
-                self.last_iteration |= {key: share, f"{key}_float": float(share)}
+                accuracy = fractions.Fraction(int(match[1]), int(match[2])) if int(match[2]) else 0
+                self.last_iteration |= {key: accuracy, f"{key}_float": float(accuracy)}
         if match := _AVERAGES.match(line):
             names = ("avg_precision", "avg_recall", "avg_f1")
             self.last_iteration |= zip(names, map(float, match.groups()), strict=True)

@@ -28,14 +28,16 @@ def train_perceptron(task: Task) -> Vector:
     task.send_parameters("Averaged perceptron", "max_iterations", "epsilon")
     learner, order, w, total = _create_learner(task)
     # ``total`` is Σ t Δw_t, so the average of the weights is w − total / steps.
-    wrong, steps = np.empty(len(task.train.lengths), np.int64), 1
+    sequence_errors, steps = np.empty(len(task.train.lengths), np.int64), 1
 
     def run_epoch() -> _Epoch:
         nonlocal steps
         sequences = order.shuffled()
-        _, steps = learner.perceptron(sequences, w, total, steps, wrong)
+        _, steps = learner.perceptron(sequences, w, total, steps, sequence_errors)
         average = w - total / steps
-        return _Epoch(float(np.sum(wrong / task.train.lengths[sequences])), average, average)
+        return _Epoch(
+            float(np.sum(sequence_errors / task.train.lengths[sequences])), average, average
+        )
 
     return _run_epochs(task, run_epoch, strict=True)
 
@@ -52,9 +54,9 @@ def train_passive_aggressive(task: Task) -> Vector:
 
     def run_epoch() -> _Epoch:
         nonlocal steps
-        sensitive = bool(values["error_sensitive"])
+        count_errors = bool(values["error_sensitive"])
         loss, steps = learner.passive_aggressive(
-            order.shuffled(), variant, values["c"], sensitive, w, total, steps
+            order.shuffled(), variant, values["c"], count_errors, w, total, steps
         )
         return _Epoch(loss, w - total / steps if values["averaging"] else w.copy(), w)
 
@@ -81,7 +83,7 @@ def _create_learner(task: Task) -> tuple[Any, Order, Vector, Vector]:
     The vectors are w and ``total``, Σ t Δw_t.
     """
     n_sequences, n_weights = len(task.train.lengths), task.layout.size
-    learner = _core.Online(task.data()) if n_sequences and n_weights else None
+    learner = _core.Online(task.data()) if n_sequences else None
     return learner, Order(n_sequences), np.zeros(n_weights), np.zeros(n_weights)
 
 
@@ -90,21 +92,21 @@ def _run_epochs(task: Task, run_epoch: Callable[[], _Epoch], *, strict: bool) ->
 
     Training stops if the mean loss is below epsilon or, if not ``strict``, equal to epsilon.
     """
-    values, started = task.parameters, time.process_time()
+    values, started, n_sequences = task.parameters, time.process_time(), len(task.train.lengths)
     epoch = _Epoch(0.0, np.zeros(task.layout.size), np.zeros(task.layout.size))
-    for number in range(1, values["max_iterations"] + 1):
+    for epoch_number in range(1, values["max_iterations"] + 1):
         clock = time.process_time()
-        if task.layout.size and len(task.train.lengths):  # CRFsuite accepts no data
+        if n_sequences:  # as in CRFsuite, training without data is no error
             epoch = run_epoch()
-        task.send(f"***** Iteration #{number} *****\n")
+        task.send(f"***** Iteration #{epoch_number} *****\n")
         task.send(f"Loss: {epoch.loss:f}\n")
         task.send(f"Feature norm: {np.linalg.norm(epoch.shown):f}\n")
         seconds = time.process_time() - clock
         task.send(f"Seconds required for this iteration: {seconds:.3f}\n")
         task.evaluate(epoch.weights)
         task.send("\n")
-        mean = epoch.loss / max(len(task.train.lengths), 1)
-        if mean < values["epsilon"] or (mean == values["epsilon"] and not strict):
+        mean_loss = epoch.loss / n_sequences if n_sequences else np.nan
+        if mean_loss < values["epsilon"] or (mean_loss == values["epsilon"] and not strict):
             task.send("Terminated with the stopping criterion\n")
             task.send("\n")
             break

@@ -18,38 +18,40 @@ __all__ = ["train_sgd"]
 
 def train_sgd(task: Task) -> Vector:
     """Return the weights of the epoch with the lowest loss."""
-    values, count, started = task.parameters, len(task.train.lengths), time.process_time()
+    values, n_sequences, started = task.parameters, len(task.train.lengths), time.process_time()
     names = ("c2", "max_iterations", "period", "delta")
     task.send_parameters("Stochastic Gradient Descent (SGD)", *names)
-    w, best, lowest = np.zeros(task.layout.size), np.zeros(task.layout.size), math.inf
-    if count and task.layout.size:
-        learner, order = _core.Online(task.data()), Order(count)
-        lam = 2.0 * values["c2"] / count
+    w, best_w, lowest_loss = np.zeros(task.layout.size), np.zeros(task.layout.size), math.inf
+    if n_sequences:
+        learner, order = _core.Online(task.data()), Order(n_sequences)
+        lam = 2.0 * values["c2"] / n_sequences
         t0 = _Calibration(task, learner, order, lam).run()
         losses: list[float] = []
         while len(losses) < values["max_iterations"]:
             clock = time.process_time()
             task.send(f"***** Epoch #{len(losses) + 1} *****\n")
-            done = len(losses) * count
+            steps_done = len(losses) * n_sequences
             # The core scales w by a factor instead of decaying every weight at each step.
-            loss, scale = learner.sgd(order.shuffled(), lam, t0, done, w, 1.0)
+            loss, scale = learner.sgd(order.shuffled(), lam, t0, steps_done, w, 1.0)
             w *= scale
-            loss += 0.5 * lam * float(w @ w) * count
+            loss += 0.5 * lam * float(w @ w) * n_sequences
             if not math.isfinite(loss):  # CRFsuite also stops here and returns the best weights
                 task.send("ERROR: overflow loss\n")
                 break
             losses.append(loss)
-            if loss < lowest:
-                best, lowest = w.copy(), loss
-            gain = _send_epoch(task, losses, w, 1.0 / (lam * (t0 + done + count - 1)), clock)
+            if loss < lowest_loss:
+                best_w, lowest_loss = w.copy(), loss
+            gain = _send_epoch(
+                task, losses, w, 1.0 / (lam * (t0 + steps_done + n_sequences - 1)), clock
+            )
             if gain < values["delta"]:
                 break
         reached_limit = len(losses) >= values["max_iterations"]
         end = "maximum number of iterations" if reached_limit else "stopping criteria"
         task.send(f"SGD terminated with the {end}\n")
-    task.send(f"Loss: {lowest if math.isfinite(lowest) else 0.0:f}\n")
+    task.send(f"Loss: {lowest_loss if math.isfinite(lowest_loss) else 0.0:f}\n")
     task.send_end(started)
-    return best
+    return best_w
 
 
 def _send_epoch(task: Task, losses: list[float], w: Vector, eta: float, clock: float) -> float:
@@ -94,8 +96,8 @@ class _Calibration:
         task, clock = self._task, time.process_time()
         task.send("Calibrating the learning rate (eta)\n")
         for name, value in {**self._options, "samples": len(self._sample)}.items():
-            shown = f"{value:f}" if isinstance(value, float) else value
-            task.send(f"calibration.{name}: {shown}\n")
+            text = f"{value:f}" if isinstance(value, float) else value
+            task.send(f"calibration.{name}: {text}\n")
         best_eta = self._search(self._run_pass(math.inf, np.zeros(task.layout.size)))
         task.send(f"Best learning rate (eta): {best_eta:f}\n")
         task.send(f"Seconds required: {time.process_time() - clock:.3f}\n")
@@ -106,28 +108,28 @@ class _Calibration:
         """Return the best learning rate of all trials."""
         task, first_eta, rate = self._task, self._options["eta"], self._options["rate"]
         task.send(f"Initial loss: {first_loss:f}\n")
-        eta, best, lowest = first_eta, first_eta, math.inf
-        candidates, falling, trials = self._options["candidates"], False, 1
-        while candidates > 0 or not falling:
+        eta, best_eta, lowest_loss = first_eta, first_eta, math.inf
+        candidates_left, is_falling, trials = self._options["candidates"], False, 1
+        while candidates_left > 0 or not is_falling:
             task.send(f"Trial #{trials} (eta = {eta:f}): ")
             loss = self._run_pass(1.0 / (self._lam * eta), np.zeros(task.layout.size))
             is_better = math.isfinite(loss) and loss < first_loss
             task.send(f"{loss:f}\n" if is_better else f"{loss:f} (worse)\n")
-            candidates -= is_better
-            if math.isfinite(loss) and loss < lowest:
-                best, lowest = eta, loss
-            if falling:
+            candidates_left -= is_better
+            if math.isfinite(loss) and loss < lowest_loss:
+                best_eta, lowest_loss = eta, loss
+            if is_falling:
                 eta /= rate
-            elif is_better and candidates > 0:
+            elif is_better and candidates_left > 0:
                 eta *= rate
             else:
                 # The rate is too large, or enough candidates were tried. Try rates below the first.
-                falling, candidates = True, self._options["candidates"]
+                is_falling, candidates_left = True, self._options["candidates"]
                 eta = first_eta / rate
             trials += 1
             if self._options["max_trials"] <= trials:
                 break
-        return float(best)
+        return float(best_eta)
 
     def _run_pass(self, t0: float, w: Vector) -> float:
         """Return the loss of one pass over the sample, and update w in place (not if t₀ = ∞)."""

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trellis._core import Scorer
 from trellis._core import Tagger as NativeTagger
 from trellis.compat.pycrfsuite._dumpparser import ParsedDump, dump_lines, parse_model
+from trellis.data.atomic import writing
 from trellis.formats import crfsuite
 from trellis.inference import chain
-from trellis.models.foreign import from_crfsuite
+from trellis.models.crfsuite import ChainWeights, read_weights
 
 __all__ = ["Tagger"]
 
@@ -28,7 +30,7 @@ class Tagger:
     """
 
     _model: crfsuite.Model | None
-    _crf: Any
+    _weights: ChainWeights | None
     _core: NativeTagger | None
     _marginals: NDArray[np.float64] | None
     _log_z: float | None
@@ -52,30 +54,29 @@ class Tagger:
         """Replace the open model."""
         self.close()
         # A model without labels can be opened and inspected, but it cannot tag.
-        self._crf = from_crfsuite(model) if model.labels else None
+        self._weights = read_weights(model) if model.labels else None
         self._model = model
 
     def close(self) -> None:
         """Close the model."""
-        self._model = self._crf = self._core = self._marginals = self._log_z = None
+        self._model = self._weights = self._core = self._marginals = self._log_z = None
 
     def _get_core(self) -> NativeTagger:
         """Return the native tagger. It is created at first use, because it needs much memory."""
         if self._core is None:
             if self._model is None:
                 raise ValueError(_CLOSED)
-            if self._crf is None:
+            if self._weights is None:
                 raise RuntimeError("The model has no labels: it was trained without data")
-            self._crf._fitted()
-            self._core = NativeTagger(
-                self._crf.features_.vocabulary, self._crf._scorer, tuple(self._model.labels)
-            )
+            features, layout, weights = self._weights
+            scorer = Scorer(layout.native, weights)
+            self._core = NativeTagger(features.vocabulary, scorer, tuple(self._model.labels))
         return self._core
 
     @property
     def _transition(self) -> NDArray[np.float64]:
-        matrix: NDArray[np.float64] = self._crf.layout_.transition_matrix(self._crf.coef_)
-        return matrix
+        assert self._weights is not None
+        return self._weights.layout.transition_matrix(self._weights.weights)
 
     def labels(self) -> list[str]:
         """Return the labels of the model, in its order."""
@@ -118,11 +119,11 @@ class Tagger:
             return 0.0
         if not 0 <= pos < len(core):
             raise ValueError(f"The position, {pos} is out of range of {len(core)}")
-        number = self._label_number(y)
+        label_number = self._label_number(y)
         if self._marginals is None:
             marginals = chain.marginals(core.scores(), self._transition)
             self._marginals = np.asarray(marginals.unary)
-        return float(self._marginals[pos, number])
+        return float(self._marginals[pos, label_number])
 
     def _label_number(self, label: str) -> int:
         """Return the number of a label. Raise RuntimeError if the model does not have it."""
@@ -139,8 +140,8 @@ class Tagger:
         if filename is None:
             sys.stdout.writelines(dump_lines(self._model))
             return
-        with open(filename, "w", encoding="utf-8", newline="\n") as file:
-            file.writelines(dump_lines(self._model))
+        with writing(filename) as file:
+            file.writelines(line.encode() for line in dump_lines(self._model))
 
     def info(self) -> ParsedDump:
         """Return labels, attributes and weights as dicts."""

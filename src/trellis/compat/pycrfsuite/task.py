@@ -30,9 +30,14 @@ class Task(NamedTuple):
 
     def data(self) -> _core.TrainingData:
         """Return the training data for the objectives and online learners of the core."""
-        rows, unused = self.train.rows.native(), [None] * 6
+        rows, optional_arguments = self.train.native_rows(), [None] * 6
         return _core.TrainingData(
-            self.layout.native, rows, None, self.train.row_begin, self.train.label, *unused
+            self.layout.native,
+            rows,
+            None,
+            self.train.row_begin,
+            self.train.label,
+            *optional_arguments,
         )
 
     def evaluate(self, w: Vector) -> None:
@@ -44,13 +49,13 @@ class Task(NamedTuple):
 
     def tag(self, w: Vector) -> NDArray[np.int64]:
         """Return the best labels of all holdout sequences, concatenated."""
-        part, threads = self.holdout, resolve_jobs(None)
-        if part is None or not len(part.lengths):
+        holdout, threads = self.holdout, resolve_jobs(None)
+        if holdout is None or not len(holdout.lengths):
             return np.zeros(0, np.int64)
-        unary = np.empty((len(part.rows), self.layout.labels))
-        _core.Scorer(self.layout.native, w).scores(part.rows.native(), threads, unary)
-        pieces = _core.split_rows(unary, part.lengths)
-        paths = chain.viterbi(pieces, self.layout.transition_matrix(w))
+        unary = np.empty((len(holdout.label), self.layout.n_labels))
+        _core.Scorer(self.layout.native, w).scores(holdout.native_rows(), threads, unary)
+        unary_scores = _core.split_rows(unary, holdout.lengths)
+        paths = chain.viterbi(unary_scores, self.layout.transition_matrix(w))
         return np.concatenate(paths.labels)
 
     def send_parameters(self, title: str, *names: str) -> None:
@@ -60,10 +65,12 @@ class Task(NamedTuple):
         """
         self.send(f"{title}\n")
         for name in names:
-            shown, _, key = name.partition("=")
-            value = self.parameters[key or shown]
+            shown_name, _, key = name.partition("=")
+            value = self.parameters[key or shown_name]
             self.send(
-                f"{shown}: {value:f}\n" if isinstance(value, float) else f"{shown}: {value}\n"
+                f"{shown_name}: {value:f}\n"
+                if isinstance(value, float)
+                else f"{shown_name}: {value}\n"
             )
         self.send("\n")
 
@@ -78,22 +85,24 @@ def _report_lines(labels: list[str], part: Part, predicted: NDArray[Any]) -> lis
     """Return lines with precision, recall and F1 of each label, their averages, and accuracies."""
     n_labels, expected = len(labels), part.label
     is_correct = expected == predicted
-    match, model, ref = (
+    match_counts, model_counts, ref_counts = (
         np.bincount(numbers, minlength=n_labels)
         for numbers in (expected[is_correct], predicted, expected)
     )
     lines = ["Performance by label (#match, #model, #ref) (precision, recall, F1):\n"]
     sums = np.zeros(3)
-    for name, n_match, n_model, n_ref in zip(labels, match, model, ref, strict=True):
-        shown = "******, ******, ******"
+    for name, n_match, n_model, n_ref in zip(
+        labels, match_counts, model_counts, ref_counts, strict=True
+    ):
+        score_text = "******, ******, ******"
         if n_ref:
             precision, recall = n_match / n_model if n_model else 0.0, n_match / n_ref
             denominator = precision + recall
             f1 = 2 * precision * recall / denominator if denominator else 0.0
             scores = np.array([precision, recall, f1])
             sums += scores
-            shown = ", ".join(f"{score:1.4f}" for score in scores)
-        lines.append(f"    {name}: ({n_match}, {n_model}, {n_ref}) ({shown})\n")
+            score_text = ", ".join(f"{score:1.4f}" for score in scores)
+        lines.append(f"    {name}: ({n_match}, {n_model}, {n_ref}) ({score_text})\n")
     # As in CRFsuite, the sum is divided by the number of all labels, even if some do not occur.
     averages = ", ".join(f"{mean:f}" for mean in sums / max(n_labels, 1))
     lines.append(f"Macro-average precision, recall, F1: ({averages})\n")
@@ -101,10 +110,10 @@ def _report_lines(labels: list[str], part: Part, predicted: NDArray[Any]) -> lis
     correct_sequences = sum(
         is_correct[end - length : end].all() for end, length in zip(ends, part.lengths, strict=True)
     )
-    for unit, correct, total in (
-        ("Item", int(match[ref > 0].sum()), len(expected)),
+    for unit, n_correct, n_total in (
+        ("Item", int(match_counts[ref_counts > 0].sum()), len(expected)),
         ("Instance", int(correct_sequences), len(part.lengths)),
     ):
-        accuracy = correct / total if total else 0.0
-        lines.append(f"{unit} accuracy: {correct} / {total} ({accuracy:1.4f})\n")
+        accuracy = n_correct / n_total if n_total else 0.0
+        lines.append(f"{unit} accuracy: {n_correct} / {n_total} ({accuracy:1.4f})\n")
     return lines

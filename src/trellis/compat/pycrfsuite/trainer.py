@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from trellis import _core
 from trellis.compat.pycrfsuite._logparser import TrainLogParser
 from trellis.compat.pycrfsuite.data import Dataset, FeatureOptions, Part, select_features
 from trellis.compat.pycrfsuite.parameters import (
@@ -145,16 +146,15 @@ class BaseTrainer:
             self.message(f"Holdout group: {holdout + 1}\n")
             self.message("\n")
         data = self._data
-        names, ends = data.attributes.strings()
-        if np.any(names.view(np.uint8) == 0) or any("\0" in label for label in data.labels):
+        if _contains_nul(data.attributes) or any("\0" in label for label in data.labels):
             raise ValueError(
                 "an attribute or label contains NUL, which CRFsuite's files cannot store"
             )
-        part = data.part(holdout, inside=False)
-        layout = self._select_features(part)
+        training_part = data.part(holdout, inside=False)
+        layout = self._select_features(training_part)
         task = Task(
             layout,
-            part,
+            training_part,
             data.part(holdout, inside=True) if holdout >= 0 else None,
             list(data.labels),
             self._values,
@@ -162,7 +162,7 @@ class BaseTrainer:
         )
         weights = train(self._algorithm, task)
         if model:
-            self._write(model, layout, weights, names.view(np.uint8), ends)
+            self._write(model, layout, weights)
 
     def _before_train(self) -> None:
         """Prepare a training. A subclass may override this."""
@@ -192,26 +192,33 @@ class BaseTrainer:
         self.message("\n")
         return layout
 
-    def _write(self, path: str, layout: WeightLayout, weights: Any, names: Any, ends: Any) -> None:
-        """Write the model file; ``names`` and ``ends`` are the packed names of attributes."""
+    def _write(self, path: str, layout: WeightLayout, weights: Any) -> None:
+        """Write the model file."""
         started = time.process_time()
+        names, ends = self._data.attributes.strings()
         self.message("Storing the model\n")
         states, bigrams, _ = layout.split(weights)
-        before, after = np.divmod(layout.bigram, max(layout.labels, 1))
+        before, after = np.divmod(layout.bigram, max(layout.n_labels, 1))
         attribute, labels = layout.state_attribute, list(self._data.labels)
-        active_attributes = len(np.unique(attribute[states != 0]))
-        active = int(np.count_nonzero(weights))
-        self.message(f"Number of active features: {active} ({layout.size})\n")
-        self.message(f"Number of active attributes: {active_attributes} ({len(ends) - 1})\n")
+        n_active_attributes = len(np.unique(attribute[states != 0]))
+        n_active = int(np.count_nonzero(weights))
+        self.message(f"Number of active features: {n_active} ({layout.size})\n")
+        self.message(f"Number of active attributes: {n_active_attributes} ({len(ends) - 1})\n")
         self.message(f"Number of active labels: {len(labels)} ({len(labels)})\n")
         self.message("Writing labels\n")
         self.message("Writing attributes\n")
         self.message("Writing feature references for transitions\n")
         self.message("Writing feature references for attributes\n")
         columns = (attribute, layout.state_label, states, before, after, bigrams)
-        crfsuite.write(path, crfsuite.Parts(labels, names, ends, *columns))
+        crfsuite.write(path, crfsuite.Parts(labels, names.view(np.uint8), ends, *columns))
         self.message(f"Seconds required: {time.process_time() - started:.3f}\n")
         self.message("\n")
+
+
+def _contains_nul(attributes: _core.Vocabulary) -> bool:
+    # The packed names are not kept: they take much memory, and the training does not need them.
+    names, _ = attributes.strings()
+    return bool(np.any(names.view(np.uint8) == 0))
 
 
 class Trainer(BaseTrainer):

@@ -12,7 +12,7 @@ from trellis.compat.pycrfsuite.online import (
 )
 from trellis.compat.pycrfsuite.sgd import train_sgd
 from trellis.compat.pycrfsuite.task import Task, Vector
-from trellis.models.chain.training import Problem
+from trellis.models.chain.problem import Problem
 from trellis.optim import lbfgs
 from trellis.optim.result import Progress, Result
 
@@ -84,12 +84,12 @@ class _IterationLog:
         self._last_time = time.process_time()
 
     def __call__(self, progress: Progress) -> None:
-        norm, now = float(np.linalg.norm(progress.w)), time.process_time()
-        self.relative_gradient = progress.gradient_norm / max(1.0, norm)
+        weight_norm, now = float(np.linalg.norm(progress.w)), time.process_time()
+        self.relative_gradient = progress.gradient_norm / max(1.0, weight_norm)
         for line in (
             f"***** Iteration #{progress.iteration} *****",
             f"Loss: {progress.loss:f}",
-            f"Feature norm: {norm:f}",
+            f"Feature norm: {weight_norm:f}",
             f"Error norm: {progress.gradient_norm:f}",
             f"Active features: {progress.active}",
             f"Line search trials: {progress.evaluations - self._evaluations}",

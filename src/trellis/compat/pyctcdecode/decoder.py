@@ -30,6 +30,7 @@ from trellis.compat.pyctcdecode.language_model import (
     LanguageModel,
     load_unigram_set_from_arpa,
 )
+from trellis.data.atomic import replacing
 from trellis.errors import FormatError, InputError
 from trellis.models.ctc.decoder import CTCDecoder, Transcript
 from trellis.models.ctc.language_model import Language, is_kenlm, read_hot_words
@@ -132,8 +133,8 @@ class BeamSearchDecoderCTC:
         lm_start_state: Any = None,
     ) -> str:
         """Return the best text for probabilities, log probabilities or logits (time, labels)."""
-        cuts = (beam_width, beam_prune_logp, token_min_logp)
-        decoder = self._get_decoder(_SearchOptions(*cuts, hotwords, hotword_weight))
+        limits = (beam_width, beam_prune_logp, token_min_logp)
+        decoder = self._get_decoder(_SearchOptions(*limits, hotwords, hotword_weight))
         return decoder.decode(self._to_log_probs(logits), start=lm_start_state)
 
     def decode_beams(
@@ -148,15 +149,17 @@ class BeamSearchDecoderCTC:
         lm_start_state: Any = None,
     ) -> list[OutputBeam]:
         """Return all texts of the last beam, best first."""
-        cuts = (beam_width, beam_prune_logp, token_min_logp)
-        decoder = self._get_decoder(_SearchOptions(*cuts, hotwords, hotword_weight))
+        limits = (beam_width, beam_prune_logp, token_min_logp)
+        decoder = self._get_decoder(_SearchOptions(*limits, hotwords, hotword_weight))
         beams = decoder.decode_beams(
             self._to_log_probs(logits),
             k=beam_width,
             start=lm_start_state,
             prune_history=prune_history,
         )
-        return [(b.text, b.state, _word_frames(b), b.acoustic, b.score) for b in beams]
+        return [
+            (beam.text, beam.state, _word_frames(beam), beam.acoustic, beam.score) for beam in beams
+        ]
 
     def decode_batch(
         self,
@@ -169,8 +172,8 @@ class BeamSearchDecoderCTC:
         hotword_weight: float = DEFAULT_HOTWORD_WEIGHT,
     ) -> list[str]:
         """Return the best text of each sequence. ``pool`` is ignored: trellis uses threads."""
-        cuts = (beam_width, beam_prune_logp, token_min_logp)
-        decoder = self._get_decoder(_SearchOptions(*cuts, hotwords, hotword_weight))
+        limits = (beam_width, beam_prune_logp, token_min_logp)
+        decoder = self._get_decoder(_SearchOptions(*limits, hotwords, hotword_weight))
         return decoder.decode_batch(self._to_log_probs_batch(logits_list))
 
     def decode_beams_batch(
@@ -188,12 +191,13 @@ class BeamSearchDecoderCTC:
 
         ``pool`` is ignored: trellis uses threads.
         """
-        cuts = (beam_width, beam_prune_logp, token_min_logp)
-        decoder = self._get_decoder(_SearchOptions(*cuts, hotwords, hotword_weight))
+        limits = (beam_width, beam_prune_logp, token_min_logp)
+        decoder = self._get_decoder(_SearchOptions(*limits, hotwords, hotword_weight))
         batch = self._to_log_probs_batch(logits_list)
         beam_lists = decoder.decode_beams_batch(batch, k=beam_width, prune_history=prune_history)
         return [
-            [(b.text, _word_frames(b), b.acoustic, b.score) for b in beams] for beams in beam_lists
+            [(beam.text, _word_frames(beam), beam.acoustic, beam.score) for beam in beams]
+            for beams in beam_lists
         ]
 
     def _get_decoder(self, search: _SearchOptions) -> CTCDecoder:
@@ -205,7 +209,7 @@ class BeamSearchDecoderCTC:
         hotwords = read_hot_words(search.hotwords)
         # reset_params changes the weights of a model in place, so they are part of the key. repr is
         # used because an option of a wrong type may not be hashable; CTCDecoder reports the type.
-        weights = [v for name, v in lm_options.items() if name not in ("lm", "vocabulary")]
+        weights = [value for name, value in lm_options.items() if name not in ("lm", "vocabulary")]
         key = (*hotwords, repr(search._replace(hotwords=None)), repr(weights))
         if key not in self._decoders:
             if len(self._decoders) >= _MAX_DECODERS:
@@ -263,16 +267,17 @@ class BeamSearchDecoderCTC:
     def save_to_dir(self, filepath: str) -> None:
         """Save the alphabet, and the language model in a subfolder."""
         folder = Path(filepath)
-        (folder / self._ALPHABET_SERIALIZED_FILENAME).write_text(self._alphabet.dumps())
+        with replacing(folder / self._ALPHABET_SERIALIZED_FILENAME) as file:
+            file.write(self._alphabet.dumps().encode())
         if self._language_model is not None:
             subfolder = folder / self._LANGUAGE_MODEL_SERIALIZED_DIRECTORY
-            subfolder.mkdir(parents=True)
+            subfolder.mkdir()
             self._language_model.save_to_dir(str(subfolder))
 
     @staticmethod
     def parse_directory_contents(filepath: str) -> dict[str, str | None]:
         """Return the paths of the alphabet and the language model; ignore hidden files."""
-        names = sorted(f for f in os.listdir(filepath) if not f.startswith((".", "__")))
+        names = sorted(name for name in os.listdir(filepath) if not name.startswith((".", "__")))
         alphabet = BeamSearchDecoderCTC._ALPHABET_SERIALIZED_FILENAME
         language = BeamSearchDecoderCTC._LANGUAGE_MODEL_SERIALIZED_DIRECTORY
         if alphabet not in names:
@@ -351,11 +356,11 @@ class _Session:
     """
 
     def __init__(self, lm: AbstractLanguageModel, start: Any) -> None:
-        first = lm.get_start_state() if start is None else start
+        start_state = lm.get_start_state() if start is None else start
         self._lm = lm
-        self._states = [first]
+        self._states = [start_state]
         # (previous state, word, score) that led to each state
-        self._steps: list[tuple[Any, str, float]] = [(first, "", 0.0)]
+        self._steps: list[tuple[Any, str, float]] = [(start_state, "", 0.0)]
 
     def begin(self) -> int:
         return 0
@@ -364,16 +369,16 @@ class _Session:
         return self._states[state]
 
     def score(self, state: int, word: str) -> tuple[float, int, bool]:
-        before = self._states[state]
-        score, after = self._lm.score(before, word)
-        self._states.append(after)
-        self._steps.append((before, word, score))
+        previous_state = self._states[state]
+        score, next_state = self._lm.score(previous_state, word)
+        self._states.append(next_state)
+        self._steps.append((previous_state, word, score))
         return score / LOG_BASE_CHANGE_FACTOR, len(self._states) - 1, True
 
     def end(self, state: int) -> float:
-        before, word, score = self._steps[state]
-        last, _ = self._lm.score(before, word, is_last_word=True)
-        return (last - score) / LOG_BASE_CHANGE_FACTOR
+        previous_state, word, score = self._steps[state]
+        total, _ = self._lm.score(previous_state, word, is_last_word=True)
+        return (total - score) / LOG_BASE_CHANGE_FACTOR
 
     def beginning(self, word: str) -> float:
         return self._lm.score_partial_token(word)

@@ -26,6 +26,7 @@ from trellis.compat.pyctcdecode.constants import (
     DEFAULT_UNK_LOGP_OFFSET,
     LOG_BASE_CHANGE_FACTOR,
 )
+from trellis.data.atomic import replacing
 from trellis.data.files import lines
 from trellis.errors import FormatError, InputError
 from trellis.formats import arpa
@@ -47,14 +48,14 @@ def load_unigram_set_from_arpa(arpa_path: str) -> set[str]:
 
     pyctcdecode uses only these words. No n-gram of the file continues the other words.
     """
-    words, inside = set(), False
+    words, in_unigrams = set(), False
     for line in lines(arpa_path):
         text = line.strip()
         if text == "\\1-grams:":
-            inside = True
-        elif inside and text.startswith("\\"):
+            in_unigrams = True
+        elif in_unigrams and text.startswith("\\"):
             break
-        elif inside and len(parts := text.split("\t")) == 3:  # probability, word, back-off
+        elif in_unigrams and len(parts := text.split("\t")) == 3:  # probability, word, back-off
             words.add(parts[1])
     if not words:
         raise FormatError(f"{arpa_path}: no word has a back-off weight: pass unigrams")
@@ -124,10 +125,7 @@ class HotwordScorer:
     ) -> HotwordScorer:
         """Return a scorer for words; phrases are split into words."""
         words = read_hot_words(hotwords)
-        # Longer words come first, as in pyctcdecode, because the first alternative that matches is
-        # used.
-        longest_first = sorted(map(re.escape, words), key=len, reverse=True)
-        pattern = rf"(?<!\S)(?:{'|'.join(longest_first)})(?!\S)" if words else r"(?!)"
+        pattern = rf"(?<!\S)(?:{'|'.join(map(re.escape, words))})(?!\S)" if words else r"(?!)"
         return cls(re.compile(pattern), PrefixIndex(words), weight)
 
 
@@ -228,8 +226,8 @@ class LanguageModel(AbstractLanguageModel):
         model = self._kenlm_model
         if isinstance(model, arpa.NGramModel):
             return model.step(state, word)
-        after = _new_state()
-        return float(model.BaseScore(state, word, after)), after
+        next_state = _new_state()
+        return float(model.BaseScore(state, word, next_state)), next_state
 
     def score_partial_token(self, partial_token: str) -> float:
         """Return 0 if a known word starts with the text, otherwise a penalty."""
@@ -242,14 +240,16 @@ class LanguageModel(AbstractLanguageModel):
 
         The score of the last word includes the score of the end of the text.
         """
-        log10, after = self._score_step(prev_state, word)
+        log10, next_state = self._score_step(prev_state, word)
         # Without unigrams, the words of the model itself are the known words.
-        known = word in self._unigram_set or (not self._unigram_set and word in self._kenlm_model)
-        if not known:
+        is_known = word in self._unigram_set or (
+            not self._unigram_set and word in self._kenlm_model
+        )
+        if not is_known:
             log10 += self.unk_score_offset
         if is_last_word and self.score_boundary:
-            log10 += self._score_step(after, "</s>")[0]
-        return self.alpha * log10 * LOG_BASE_CHANGE_FACTOR + self.beta, after
+            log10 += self._score_step(next_state, "</s>")[0]
+        return self.alpha * log10 * LOG_BASE_CHANGE_FACTOR + self.beta, next_state
 
     # ---- files: attrs.json, unigrams.txt and the language model itself
 
@@ -267,16 +267,22 @@ class LanguageModel(AbstractLanguageModel):
             )
         source = Path(os.fsdecode(path))
         folder = Path(filepath)
-        (folder / self._ATTRS_SERIALIZED_FILENAME).write_text(json.dumps(self.serializable_attrs))
+        with replacing(folder / self._ATTRS_SERIALIZED_FILENAME) as file:
+            file.write(json.dumps(self.serializable_attrs).encode())
         words = "".join(f"{word}\n" for word in sorted(self._unigram_set))
         encoding = unigram_encoding or "utf-8"
-        (folder / self._UNIGRAMS_SERIALIZED_FILENAME).write_text(words, encoding=encoding)
-        shutil.copy2(source, folder / source.name)
+        with replacing(folder / self._UNIGRAMS_SERIALIZED_FILENAME) as file:
+            file.write(words.encode(encoding))
+        with open(source, "rb") as model, replacing(folder / source.name) as file:
+            shutil.copyfileobj(model, file)
+        shutil.copystat(source, folder / source.name)
 
     @staticmethod
     def parse_directory_contents(filepath: str) -> dict[str, str]:
         """Return the paths of the three files in a folder; ignore hidden files."""
-        names = sorted(f for f in os.listdir(filepath) if not f.startswith((".", "__")))
+        names = sorted(
+            file_name for file_name in os.listdir(filepath) if not file_name.startswith((".", "__"))
+        )
         attrs = LanguageModel._ATTRS_SERIALIZED_FILENAME
         unigrams = LanguageModel._UNIGRAMS_SERIALIZED_FILENAME
         models = [name for name in names if name not in (attrs, unigrams)]

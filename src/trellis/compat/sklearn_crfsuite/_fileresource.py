@@ -5,6 +5,8 @@ import os
 import tempfile
 from typing import Any
 
+from trellis.data.atomic import replacing
+
 __all__ = ["FileResource"]
 
 _DATA = "__FILE_RESOURCE_DATA__"  # the key in pickles of sklearn-crfsuite
@@ -62,5 +64,5 @@ class FileResource:
         if data is not None:
             self.ensure_name()
             assert self.name is not None
-            with open(self.name, "wb") as file:
+            with replacing(self.name) as file:
                 file.write(data)

@@ -9,7 +9,6 @@ from sklearn.base import BaseEstimator
 from trellis.compat.pycrfsuite import Tagger
 from trellis.compat.pycrfsuite._dumpparser import ParsedDump
 from trellis.compat.sklearn_crfsuite._fileresource import FileResource
-from trellis.compat.sklearn_crfsuite.metrics import flat_accuracy_score
 from trellis.compat.sklearn_crfsuite.trainer import LinePerIterationTrainer
 
 __all__ = ["CRF"]
@@ -131,6 +130,9 @@ class CRF(BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: Any, y: Any) -> float:
         """Return the fraction of correct labels."""
+        # Imported only here: sklearn.metrics takes 6 MB and a tenth of a second.
+        from trellis.compat.sklearn_crfsuite.metrics import flat_accuracy_score
+
         return flat_accuracy_score(y, self.predict(X))
 
     def _fitted_tagger(self) -> Tagger:

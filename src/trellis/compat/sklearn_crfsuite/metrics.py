@@ -56,5 +56,8 @@ def sequence_accuracy_score(y_true: Any, y_pred: Any) -> float:
     total = len(y_true)
     if not total:
         return 0  # as in sklearn-crfsuite
-    is_equal = (list(true) == list(pred) for true, pred in zip(y_true, y_pred, strict=True))
+    is_equal = (
+        list(true) == list(predicted_labels)
+        for true, predicted_labels in zip(y_true, y_pred, strict=True)
+    )
     return sum(is_equal) / total

@@ -29,9 +29,9 @@ class LinePerIterationTrainer(Trainer):
     def on_optimization_end(self, log: str) -> None:
         """Print the scores of each label."""
         assert self.logparser is not None
-        last = self.logparser.last_iteration or {}
-        if last.get("scores"):
-            print(_format_scores(last["scores"]))
+        last_iteration = self.logparser.last_iteration or {}
+        if last_iteration.get("scores"):
+            print(_format_scores(last_iteration["scores"]))
         super().on_optimization_end(log)
 
 
@@ -40,7 +40,7 @@ def _format_scores(scores: dict[str, Any]) -> str:
     width = max(map(len, ("Label", *scores)))
     lines = [f"{'Label':<{width}}  Precision    Recall        F1    Support"]
     for label, score in sorted(scores.items()):
-        columns = (f"{s or 0.0:>9.3f}" for s in (score.precision, score.recall, score.f1))
+        columns = (f"{value or 0.0:>9.3f}" for value in (score.precision, score.recall, score.f1))
         lines.append(f"{label:<{width}}  {' '.join(columns)}  {score.ref:>9}")
-    rule = "=" * len(lines[0])
-    return "\n".join([rule, *lines, rule.replace("=", "-")])
+    separator = "=" * len(lines[0])
+    return "\n".join([separator, *lines, separator.replace("=", "-")])

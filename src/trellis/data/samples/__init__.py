@@ -1,35 +1,53 @@
-"""A small corpus for examples and tests: requests to an assistant, with marked slots.
+"""A corpus for examples and tests: requests to an assistant, with marked slots.
 
-It has 780 requests about travel, restaurants, music, a calendar and shopping, with 1628 slots of 29
-types. All were written by hand for this package: none comes from users, from a program or from
-another corpus. Hotels, restaurants, artists and shops are mostly invented.
+The requests are about travel, restaurants, music, a calendar and shopping, with slots of 29 types.
+All were written for this package: none comes from users or from another corpus. Hotels,
+restaurants, artists and shops are mostly invented. The corpus has two parts.
+
+`load` returns 780 requests that were written one by one:
 
 >>> [len(load(split)[0]) for split in ("train", "test", "all")]
 [585, 195, 780]
 
 A paragraph of a file has requests with nearly the same wording. A complete paragraph is either in
-"train" or in "test", so no test request repeats the wording of a training request. That makes the
-corpus difficult for its size. It is too small to rank similar models: some slots occur only four
+"train" or in "test", so no test request repeats the wording of a training request. That makes this
+part difficult for its size. It is too small to rank similar models: some slots occur only four
 times in "test".
+
+`generate` returns requests drawn from patterns, such as ``How long is the [{event}](event)?``:
+
+>>> [len(generate(split)[0]) for split in ("train", "held_out", "unseen")]
+[1944, 481, 292]
+
+"held_out" has the patterns of "train" with other values, and "unseen" has other patterns.
 """
 
+import re
+from functools import cache
 from importlib import resources
+from itertools import product
 
 from trellis.data import markup
+from trellis.data.samples import generator
+from trellis.data.samples.generator import Draw, Template, parse
 from trellis.errors import InputError
 
-__all__ = ["DOMAINS", "load", "paragraphs"]
+__all__ = ["DOMAINS", "generate", "load", "paragraphs"]
 
 DOMAINS = ("travel", "restaurants", "music", "calendar", "shopping")
 """The topics of the requests; each has a file."""
 
 _SPLITS = ("train", "test", "all")
-_TEST_EVERY = 4  # every fourth paragraph is in "test"
+_GENERATED_SPLITS = ("train", "held_out", "unseen")
+_TEST_EVERY = 4  # every fourth paragraph is in "test", or in "unseen"
+_DRAWS = {"train": 4, "held_out": 1, "unseen": 2}  # requests per pattern
+_TRIES = 10  # draws per request, until it is new
+_SLOT = re.compile(r"\[([^\]]*)\]\((\w+)\)")
+
+Corpus = tuple[list[list[str]], list[list[str]]]
 
 
-def load(
-    split: str = "train", domain: str | None = None
-) -> tuple[list[list[str]], list[list[str]]]:
+def load(split: str = "train", domain: str | None = None) -> Corpus:
     """Return ``(X, y)`` of a split, for one domain or (None) for all; the tags are BIO.
 
     Every fourth paragraph of a file is in "test", and the others are in "train"; "all" is both.
@@ -40,16 +58,33 @@ def load(
     >>> print(*y[0])
     O O O O B-transport O B-origin O B-destination O
     """
-    if split not in _SPLITS:
-        raise InputError(f"split {split!r} is not one of {', '.join(_SPLITS)}")
-    lines = [
-        line
-        for name in (DOMAINS if domain is None else (domain,))
-        for number, paragraph in enumerate(paragraphs(name), 1)
-        for line in paragraph
-        if split == "all" or (split == "test") == (number % _TEST_EVERY == 0)
-    ]
-    return markup.read(lines)
+    _check(split, _SPLITS)
+    return markup.read(_lines(split, DOMAINS if domain is None else (domain,)))
+
+
+def generate(split: str = "train", domain: str | None = None) -> Corpus:
+    """Return ``(X, y)`` of requests drawn from patterns; they are the same in every call.
+
+    "train"
+        Four requests of each pattern in three of four paragraphs.
+    "held_out"
+        One more request of each of these patterns. None of them is in "train" or in
+        ``load("train")``, with or without capitals. Every fourth name is reserved: it occurs here
+        and in "unseen", but not in "train".
+    "unseen"
+        Two requests of each pattern in every fourth paragraph. These patterns are not in "train".
+
+    >>> X, y = generate("held_out", "music")
+    >>> print(*X[0])
+    play small hours by kofi lindgren , please
+    >>> print(*y[0])
+    O B-track I-track O B-artist I-artist O O
+    """
+    _check(split, _GENERATED_SPLITS)
+    if domain is not None:
+        _check_domain(domain)
+    names = DOMAINS if domain is None else (domain,)
+    return markup.read([line for name in names for line in _generate_all()[split, name]])
 
 
 def paragraphs(domain: str) -> list[list[str]]:
@@ -60,13 +95,89 @@ def paragraphs(domain: str) -> list[list[str]]:
     upgrade me to [business](travel_class)
     Can I upgrade to [first class](travel_class) with my points?
     """
+    _check_domain(domain)
+    return _read_paragraphs(f"{domain}.txt")
+
+
+def _lines(split: str, domains: tuple[str, ...]) -> list[str]:
+    return [
+        line
+        for name in domains
+        for number, paragraph in enumerate(paragraphs(name), 1)
+        for line in paragraph
+        if split == "all" or (split == "test") == (number % _TEST_EVERY == 0)
+    ]
+
+
+def _check(split: str, splits: tuple[str, ...]) -> None:
+    if split not in splits:
+        raise InputError(f"split {split!r} is not one of {', '.join(splits)}")
+
+
+def _check_domain(domain: str) -> None:
     if domain not in DOMAINS:
         raise InputError(f"domain {domain!r} is not one of {', '.join(DOMAINS)}")
-    file = resources.files(__name__) / f"{domain}.txt"
+
+
+def _read_lines(name: str) -> list[str]:
+    return (resources.files(__name__) / name).read_text(encoding="utf-8").splitlines()
+
+
+def _read_paragraphs(name: str) -> list[list[str]]:
     blocks: list[list[str]] = [[]]
-    for line in file.read_text(encoding="utf-8").splitlines():
+    for line in _read_lines(name):
         if not line:
             blocks.append([])
         elif not line.startswith("# "):
             blocks[-1].append(line)
     return [paragraph for paragraph in blocks if paragraph]
+
+
+@cache
+def _generate_all() -> dict[tuple[str, str], list[str]]:
+    """Return the requests of each split and domain, as markup."""
+    lists = generator.parse_lists(_read_lines("patterns/values.txt"))
+    known = {_words(line) for split in ("train", "test") for line in _lines(split, DOMAINS)}
+    # No wording of a test request may be in training, and the other way round.
+    wordings = {split: {_wording_of(line) for line in _lines(split, DOMAINS)} for split in _SPLITS}
+    requests: dict[tuple[str, str], list[str]] = {}
+    for split, domain in product(_GENERATED_SPLITS, DOMAINS):
+        excluded = wordings["train" if split == "unseen" else "test"]
+        requests[split, domain] = lines = []
+        for number, patterns in enumerate(_read_paragraphs(f"patterns/{domain}.txt"), 1):
+            if (split == "unseen") == (number % _TEST_EVERY == 0):
+                for pattern in patterns:
+                    # One seed per pattern: a new one does not change the requests of the others.
+                    seed = f"{split} {domain} {pattern}"
+                    draw = Draw(lists, seed=seed, reserved=split != "train")
+                    lines += _draw_unseen(draw, parse(pattern), _DRAWS[split], known, excluded)
+        if split == "train":
+            wordings["train"].update(map(_wording_of, lines))
+    return requests
+
+
+def _draw_unseen(
+    draw: Draw, template: Template, n: int, known: set[str], excluded: set[str]
+) -> list[str]:
+    """Return n requests that are not ``known``, and add them; fewer for a rigid pattern."""
+    requests: list[str] = []
+    for _ in range(_TRIES * n):
+        line = draw.request(template)
+        if len(requests) < n and _words(line) not in known and _wording_of(line) not in excluded:
+            known.add(_words(line))
+            requests.append(line)
+    return requests
+
+
+def _words(line: str) -> str:
+    """Return the words of a line of markup, without capitals and punctuation."""
+    return _normalize(_SLOT.sub(r"\1", line))
+
+
+def _wording_of(line: str) -> str:
+    """Return the words of a line of markup, with the names of the slots in place of their words."""
+    return _normalize(_SLOT.sub(r"SLOT_\2", line))
+
+
+def _normalize(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.lower()))

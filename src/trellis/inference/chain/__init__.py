@@ -22,17 +22,31 @@ from trellis.inference.chain.cpu import (
     score,
     viterbi,
 )
-from trellis.inference.chain.results import Counts, KBest, Marginals, Path
+from trellis.inference.chain.results import (
+    Backward,
+    Counts,
+    Forward,
+    KBest,
+    Marginals,
+    Path,
+    ViterbiTable,
+)
 from trellis.inference.chain.scores import Scores
+from trellis.inference.chain.tables import backward, forward, viterbi_table
 
 __all__ = [
+    "Backward",
     "Counts",
+    "Forward",
     "KBest",
     "Marginals",
     "Path",
     "Scores",
+    "ViterbiTable",
+    "backward",
     "entropy",
     "expected_counts",
+    "forward",
     "kbest",
     "log_partition",
     "log_prob",
@@ -41,4 +55,5 @@ __all__ = [
     "sample",
     "score",
     "viterbi",
+    "viterbi_table",
 ]

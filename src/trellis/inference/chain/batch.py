@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trellis import _core, native
+from trellis.checks import MAX_SCORE, is_not_a_score
 from trellis.errors import InfeasibleError, InputError
 from trellis.inference.chain.layout import Array, BatchLayout, Floats, Integers
 from trellis.inference.chain.scores import Scores
@@ -26,7 +27,7 @@ class ValidatedScores:
 
     layout: BatchLayout
     unary: Array | list[Array]  # (rows, L), or one (T, L) array per sequence
-    labels: int  # L
+    n_labels: int  # L
     dtype: Any  # the dtype of unary and of array results: float32 or float64
     transition: Floats | None  # (L, L), or None if it depends on the position
     transitions: list[Array] | None  # otherwise: at least T-1 matrices (L, L) per sequence
@@ -36,9 +37,9 @@ class ValidatedScores:
     threads: int
 
     def core(self) -> _core.ChainFloat64:
-        """Return the batch of the native core. It has one method per function of the chain."""
-        make = _core.ChainFloat32 if self.dtype == np.float32 else _core.ChainFloat64
-        return make(
+        """Return the batch as an object of the native core, with a method for each recursion."""
+        core_class = _core.ChainFloat32 if self.dtype == np.float32 else _core.ChainFloat64
+        return core_class(
             self.unary,
             self.layout.starts,
             self.layout.lengths,
@@ -51,14 +52,14 @@ class ValidatedScores:
 
     def new_rows(self, columns: tuple[int, ...], dtype: Any, padding: float) -> Array:
         """Return a buffer with one row per position, (rows, *columns). Padding is `padding`."""
-        flat = np.empty((self.layout.rows, *columns), dtype=dtype)
-        return self._pad(flat, self.layout.lengths, padding)
+        rows = np.empty((self.layout.rows, *columns), dtype=dtype)
+        return self._pad(rows, self.layout.lengths, padding)
 
     def new_pairs(self) -> Array:
         """Return a buffer with one (L, L) matrix per pair of neighbours; padded matrices hold 0."""
-        matrices = self.layout.rows - len(self.layout.starts)
-        flat = np.empty((matrices, self.labels, self.labels), dtype=self.dtype)
-        return self._pad(flat, self.layout.lengths - 1, 0.0)
+        n_matrices = self.layout.rows - len(self.layout.starts)
+        matrices = np.empty((n_matrices, self.n_labels, self.n_labels), dtype=self.dtype)
+        return self._pad(matrices, self.layout.lengths - 1, 0.0)
 
     def _pad(self, flat: Array, lengths: Integers, value: float) -> Array:
         if self.layout.padded and flat.size:
@@ -77,13 +78,15 @@ class ValidatedScores:
         """
         if not outcomes[:, 0].any() and values.max() < np.inf:
             return
-        wrong = (outcomes[:, 0] != 0) | ~(values < np.inf)  # ~(x < inf) is also true for NaN
-        for i in np.flatnonzero(wrong).tolist():
+        is_wrong = (outcomes[:, 0] != 0) | ~(values < np.inf)  # ~(x < inf) is also true for NaN
+        for i in np.flatnonzero(is_wrong).tolist():
             status, position = outcomes[i]
             if status != _INFEASIBLE:
                 self.check_finite(i)
                 raise InputError(
-                    "scores of sequence {sequence} overflow: their sum is not a number", sequence=i
+                    "scores of sequence {sequence} overflow: finite scores must be within "
+                    f"±{MAX_SCORE:g}, and -inf forbids",
+                    sequence=i,
                 )
             if infeasible:
                 raise InfeasibleError(
@@ -96,83 +99,101 @@ class ValidatedScores:
         """Raise InputError for the first label of a path that is not between 0 and L - 1."""
         for i in np.flatnonzero(outcomes[:, 0] == _BAD_LABEL).tolist():
             position = outcomes[i, 1]
-            value = labels[self.layout.starts[i] + position]
+            label = labels[self.layout.starts[i] + position]
             raise InputError(
-                f"label of sequence {{sequence}}, position {position} is {value}: "
-                f"must be 0 to {self.labels - 1}",
+                f"label of sequence {{sequence}}, position {position} is {label}: "
+                f"must be 0 to {self.n_labels - 1}",
                 sequence=i,
             )
 
     def check_finite(self, i: int) -> None:
         """Raise InputError for the first NaN or +inf among the scores of sequence i."""
         start, length = self.layout.starts[i], self.layout.lengths[i]
-        listed = isinstance(self.unary, list)
-        unary = self.unary[i] if listed else cast(Array, self.unary)[start : start + length]
-        bad = ~(unary < np.inf)
-        if bad.any():
-            t, y = np.argwhere(bad)[0]
+        is_list = isinstance(self.unary, list)
+        unary = self.unary[i] if is_list else cast(Array, self.unary)[start : start + length]
+        invalid = ~(unary < np.inf)
+        if invalid.any():
+            t, y = np.argwhere(invalid)[0]
             raise InputError(
                 f"unary of sequence {{sequence}}, position {t}, label {y} is {unary[t, y]}: "
                 "must be finite or -inf",
                 sequence=i,
             )
+        self._check_overflow(i, unary)
         if self.transitions is None:
             return
         matrices = self.transitions[i][: length - 1]
-        bad = ~(matrices < np.inf)
-        if bad.any():
-            t, a, b = np.argwhere(bad)[0]
+        invalid = ~(matrices < np.inf)
+        if invalid.any():
+            t, a, b = np.argwhere(invalid)[0]
             raise InputError(
                 f"transition of sequence {{sequence}} into position {t + 1}, label {a} to {b}, "
                 f"is {matrices[t, a, b]}: must be finite or -inf",
                 sequence=i,
             )
 
+    def _check_overflow(self, i: int, unary: Array) -> None:
+        """Raise InputError for the first finite unary score of sequence i beyond MAX_SCORE."""
+        invalid = is_not_a_score(unary)
+        if invalid.any():
+            t, y = np.argwhere(invalid)[0]
+            raise InputError(
+                "scores of sequence {sequence} overflow: unary of "
+                f"position {t}, label {y} is {unary[t, y]}; finite scores must be within "
+                f"±{MAX_SCORE:g}, and -inf forbids",
+                sequence=i,
+            )
 
-def validate(scores: Scores, n_jobs: int | None) -> ValidatedScores:
+
+def validate(scores: Scores, n_jobs: int | None, *, may_be_labels: bool = False) -> ValidatedScores:
     """Validate shapes, dtypes and small arrays, and convert the scores for the kernels.
 
     The kernels detect NaN and +inf among the unary scores while they read them. A check here would
-    read all scores twice.
+    read all scores twice. With ``may_be_labels``, integers as start or end scores are an error:
+    the caller may have passed labels without their name.
     """
     threads = native.resolve_jobs(n_jobs)
-    unary, layout, labels = _prepare_unary(scores)
+    unary, layout, n_labels = _prepare_unary(scores)
     dtype = unary[0].dtype if isinstance(unary, list) else unary.dtype
-    if labels > _MAX_LABELS:
-        raise InputError(f"unary has {labels} labels: at most {_MAX_LABELS} are supported")
-    shared, per_step = _prepare_transitions(scores.transition, layout, labels)
-    if per_step is not None:
-        dtype = np.result_type(dtype, *{array.dtype for array in per_step})
-        per_step = [array.astype(dtype, copy=False) for array in per_step]
+    if n_labels > _MAX_LABELS:
+        raise InputError(f"unary has {n_labels} labels: at most {_MAX_LABELS} are supported")
+    shared_matrix, step_matrices = _prepare_transitions(scores.transition, layout, n_labels)
+    if step_matrices is not None:
+        dtype = np.result_type(dtype, *{array.dtype for array in step_matrices})
+        step_matrices = [array.astype(dtype, copy=False) for array in step_matrices]
         unary = _as_type(unary, dtype)
     return ValidatedScores(
         layout=layout,
         unary=unary,
-        labels=labels,
+        n_labels=n_labels,
         dtype=dtype,
-        transition=shared,
-        transitions=per_step,
+        transition=shared_matrix,
+        transitions=step_matrices,
         transitions_shared=layout.padded and np.ndim(scores.transition) == 3,
-        start=_validate_vector(scores.start, "start", labels),
-        end=_validate_vector(scores.end, "end", labels),
+        start=_validate_vector(scores.start, "start", n_labels, may_be_labels),
+        end=_validate_vector(scores.end, "end", n_labels, may_be_labels),
         threads=threads,
     )
 
 
 def _prepare_unary(scores: Scores) -> tuple[Array | list[Array], BatchLayout, int]:
     """Return masked unary scores, (rows, L) or one array per sequence; their layout; and L."""
-    if isinstance(scores.unary, list | tuple):
+    if isinstance(scores.unary, list | tuple) and not _is_matrix(scores.unary):
         if scores.lengths is not None:
             raise InputError(
                 "lengths must be None if unary is a list: each array of the list has a length"
             )
-        arrays, layout, labels = _lay_out_list(list(scores.unary))
-        return arrays if scores.mask is None else _apply_masks(scores.mask, arrays), layout, labels
-    flat, layout = _lay_out(scores.unary, scores.lengths)
+        arrays, layout, n_labels = _lay_out_list(list(scores.unary))
+        return (
+            arrays if scores.mask is None else _apply_masks(scores.mask, arrays),
+            layout,
+            n_labels,
+        )
+    rows, layout = _lay_out(scores.unary, scores.lengths)
     if scores.mask is not None:
-        allowed = _validate_mask(scores.mask, np.shape(scores.unary), "mask").reshape(flat.shape)
-        flat = np.where(allowed, flat, flat.dtype.type(-np.inf))
-    return flat, layout, flat.shape[1]
+        allowed = _validate_mask(scores.mask, np.shape(scores.unary), "mask").reshape(rows.shape)
+        rows = np.where(allowed, rows, rows.dtype.type(-np.inf))
+    return rows, layout, rows.shape[1]
 
 
 def _as_type(unary: Array | list[Array], dtype: Any) -> Array | list[Array]:
@@ -198,7 +219,7 @@ def flat_labels(labels: ArrayLike, scores: ValidatedScores) -> Integers:
     else:
         array = _as_integers(labels, "labels")
         if array.shape != layout.shape:
-            raise InputError(f"labels have shape {array.shape}; unary has {layout.shape} positions")
+            raise InputError(f"labels has shape {array.shape}: must be {layout.shape}")
         flat = array.reshape(-1)
     return np.ascontiguousarray(flat)
 
@@ -214,7 +235,7 @@ def _lay_out(unary: ArrayLike, lengths: ArrayLike | None) -> tuple[Array, BatchL
         raise InputError(
             f"sequence {{sequence}} is empty: unary has shape {array.shape}", sequence=0
         )
-    labels = array.shape[-1]
+    n_labels = array.shape[-1]
     if array.ndim == 2:
         if lengths is not None:
             raise InputError(
@@ -222,10 +243,12 @@ def _lay_out(unary: ArrayLike, lengths: ArrayLike | None) -> tuple[Array, BatchL
             )
         length = np.array([len(array)], dtype=np.int64)
         return array, BatchLayout(np.zeros(1, dtype=np.int64), length, array.shape[:1])
-    batch, longest = array.shape[:2]
-    starts = np.arange(batch, dtype=np.int64) * longest
-    layout = BatchLayout(starts, _validate_lengths(lengths, batch, longest), (batch, longest))
-    return array.reshape(-1, labels), layout
+    n_sequences, max_length = array.shape[:2]
+    starts = np.arange(n_sequences, dtype=np.int64) * max_length
+    layout = BatchLayout(
+        starts, _validate_lengths(lengths, n_sequences, max_length), (n_sequences, max_length)
+    )
+    return array.reshape(-1, n_labels), layout
 
 
 def _lay_out_list(unary: list[Any]) -> tuple[list[Array], BatchLayout, int]:
@@ -234,16 +257,16 @@ def _lay_out_list(unary: list[Any]) -> tuple[list[Array], BatchLayout, int]:
     lengths = np.empty(len(unary), dtype=np.int64)
     # A Python loop over many short sequences takes longer than decoding them, so one native call
     # reads the shapes of all arrays. It returns 0 if an array must be converted or is invalid.
-    labels = _core.scan_arrays(unary, lengths)
-    if not labels:
+    n_labels = _core.scan_arrays(unary, lengths)
+    if not n_labels:
         unary = _unify_arrays(unary)
-        labels = _core.scan_arrays(unary, lengths)
-    return unary, BatchLayout(np.cumsum(lengths) - lengths, lengths, None), labels
+        n_labels = _core.scan_arrays(unary, lengths)
+    return unary, BatchLayout(np.cumsum(lengths) - lengths, lengths, None), n_labels
 
 
 def _unify_arrays(unary: list[Any]) -> list[Array]:
     """Return the list as contiguous arrays of one dtype and one number of labels."""
-    arrays = [_as_floats(u, "unary of sequence {sequence}", i) for i, u in enumerate(unary)]
+    arrays = [_as_floats(item, "unary of sequence {sequence}", i) for i, item in enumerate(unary)]
     for i, array in enumerate(arrays):
         if array.ndim != 2:
             raise InputError(
@@ -265,17 +288,17 @@ def _unify_arrays(unary: list[Any]) -> list[Array]:
     return [np.asarray(array, dtype=dtype) for array in arrays]
 
 
-def _validate_lengths(lengths: ArrayLike | None, batch: int, longest: int) -> Integers:
+def _validate_lengths(lengths: ArrayLike | None, n_sequences: int, max_length: int) -> Integers:
     if lengths is None:
-        return np.full(batch, longest, dtype=np.int64)
+        return np.full(n_sequences, max_length, dtype=np.int64)
     array = _as_integers(lengths, "lengths")
-    if array.shape != (batch,):
-        raise InputError(f"lengths have shape {array.shape}; unary has {batch} sequences")
-    bad = (array < 1) | (array > longest)
-    if bad.any():
-        i = int(np.argmax(bad))
+    if array.shape != (n_sequences,):
+        raise InputError(f"lengths has shape {array.shape}: must be ({n_sequences},)")
+    invalid = (array < 1) | (array > max_length)
+    if invalid.any():
+        i = int(np.argmax(invalid))
         raise InputError(
-            f"length of sequence {{sequence}} is {array[i]}: must be 1 to {longest}", sequence=i
+            f"length of sequence {{sequence}} is {array[i]}: must be 1 to {max_length}", sequence=i
         )
     # Pairwise marginals are computed later. The caller may change the array before that.
     return array.copy()
@@ -290,7 +313,9 @@ def _validate_mask(
             f"{name} has dtype {allowed.dtype}: must be bool, True where allowed", sequence=sequence
         )
     if allowed.shape != shape:
-        raise InputError(f"{name} has shape {allowed.shape}, unary has {shape}", sequence=sequence)
+        raise InputError(
+            f"{name} has shape {allowed.shape}: must be {shape}, as unary", sequence=sequence
+        )
     return allowed
 
 
@@ -298,20 +323,20 @@ def _apply_masks(mask: ArrayLike, arrays: list[Array]) -> list[Array]:
     masks = _validate_list(mask, len(arrays), "mask")
     return [
         np.where(
-            _validate_mask(m, arrays[i].shape, "mask of sequence {sequence}", i),
+            _validate_mask(sequence_mask, arrays[i].shape, "mask of sequence {sequence}", i),
             arrays[i],
             arrays[i].dtype.type(-np.inf),
         )
-        for i, m in masks
+        for i, sequence_mask in masks
     ]
 
 
 def _prepare_transitions(
-    transition: ArrayLike, layout: BatchLayout, labels: int
+    transition: ArrayLike, layout: BatchLayout, n_labels: int
 ) -> tuple[Floats | None, list[Array] | None]:
     """Return one matrix for all steps, or None and a (T-1, L, L) array for each sequence."""
-    square = (labels, labels)
-    if isinstance(transition, list | tuple):
+    square = (n_labels, n_labels)
+    if isinstance(transition, list | tuple) and layout.shape is None and not _is_matrix(transition):
         return None, _validate_matrices(transition, layout, square)
     array = _as_floats(transition, "transition")
     if array.shape == square:
@@ -325,26 +350,29 @@ def _prepare_transitions(
         raise InputError(
             f"transition has shape {array.shape}: must be {square}, or a list of (T-1, L, L) arrays"
         )
-    shared_by_batch = (layout.shape[-1] - 1, *square)
-    per_sequence = (*layout.shape[:-1], *shared_by_batch)
-    if array.shape not in (shared_by_batch, per_sequence):
-        shapes = dict.fromkeys((square, shared_by_batch, per_sequence))
+    shared_shape = (layout.shape[-1] - 1, *square)
+    batch_shape = (*layout.shape[:-1], *shared_shape)
+    if array.shape not in (shared_shape, batch_shape):
+        shapes = dict.fromkeys((square, shared_shape, batch_shape))
         expected = " or ".join(str(shape) for shape in shapes)
-        raise InputError(f"transition has shape {array.shape}: must be {expected}")
+        raise InputError(
+            f"transition has shape {array.shape}: must be {expected}, because unary has "
+            f"{n_labels} labels"
+        )
     count = len(layout.starts)
-    return None, [array] * count if array.shape == shared_by_batch else list(array)
+    return None, [array] * count if array.shape == shared_shape else list(array)
 
 
 def _validate_matrices(
     transition: list[Any] | tuple[Any, ...], layout: BatchLayout, square: tuple[int, int]
 ) -> list[Array]:
-    if layout.shape is not None or len(transition) != len(layout.starts):
+    if len(transition) != len(layout.starts):
         raise InputError(
             f"transition is a list of {len(transition)}: unary must then be a list of the same "
             f"length, but it has {len(layout.starts)} sequences"
         )
     name = "transition of sequence {sequence}"
-    matrices = [_as_floats(m, name, i) for i, m in enumerate(transition)]
+    matrices = [_as_floats(matrix, name, i) for i, matrix in enumerate(transition)]
     for i, (array, length) in enumerate(zip(matrices, layout.lengths, strict=True)):
         if array.shape != (length - 1, *square):
             expected = (int(length) - 1, *square)
@@ -352,12 +380,25 @@ def _validate_matrices(
     return matrices
 
 
-def _validate_vector(value: ArrayLike | None, name: str, labels: int) -> Floats | None:
+def _validate_vector(
+    value: ArrayLike | None, name: str, n_labels: int, may_be_labels: bool
+) -> Floats | None:
     if value is None:
         return None
-    array = _as_floats(value, name)
-    if array.shape != (labels,):
-        raise InputError(f"{name} has shape {array.shape}, unary has {labels} labels")
+    if np.ndim(value) == 0:
+        raise InputError(
+            f"{name} is {value!r:.60}: must be an array of {n_labels} scores; write the names of "
+            "other arguments, such as k="
+        )
+    array = _as_array(value, name)
+    if may_be_labels and array.dtype.kind in "iu":
+        raise InputError(
+            f"{name} has dtype {array.dtype}: must be float32 or float64 if labels= is not passed; "
+            "write the names of other arguments, such as labels="
+        )
+    array = _as_floats(array, name)
+    if array.shape != (n_labels,):
+        raise InputError(f"{name} has shape {array.shape}: must be ({n_labels},)")
     if not array.max() < np.inf:  # also true for NaN
         y = int(np.argmax(~(array < np.inf)))
         raise InputError(f"{name} of label {y} is {array[y]}: must be finite or -inf")
@@ -379,13 +420,38 @@ def _as_array(value: Any, name: str, sequence: int | None = None) -> Array:
         raise InputError(f"{name} is not an array: {error}", sequence=sequence) from None
 
 
+def _is_matrix(value: list[Any] | tuple[Any, ...]) -> bool:
+    """Return True for a list of lists of numbers: one array, not one array per sequence."""
+    first = value[0] if value else None
+    if not isinstance(first, list | tuple) or not first:
+        return False
+    return isinstance(first[0], int | float | np.number)
+
+
+def _check_rows(value: list[Any] | tuple[Any, ...], name: str, sequence: int | None) -> None:
+    """Raise InputError if the rows of a list of lists have different lengths."""
+    sizes = [len(row) if isinstance(row, list | tuple) else 1 for row in value]
+    for t, size in enumerate(sizes):
+        if size != sizes[0]:
+            raise InputError(
+                f"row {t} of {name} has length {size}, but row 0 has length {sizes[0]}",
+                sequence=sequence,
+            )
+
+
 def _as_floats(value: Any, name: str, sequence: int | None = None) -> Array:
+    """Return a contiguous array of float32 or float64. Integers become float64."""
     if type(value) is np.ndarray and value.dtype.str in _NATIVE_FLOATS and value.flags.carray:
         return value
+    if isinstance(value, list | tuple) and _is_matrix(value):
+        _check_rows(value, name, sequence)
     array = _as_array(value, name, sequence)
+    if array.dtype.kind in "iu":
+        array = array.astype(np.float64)
     if array.dtype not in (np.float32, np.float64):
         raise InputError(
-            f"{name} has dtype {array.dtype}: must be float32 or float64", sequence=sequence
+            f"{name} has dtype {array.dtype}: must be float32, float64 or integers",
+            sequence=sequence,
         )
     return np.require(array, requirements=["C_CONTIGUOUS", "ALIGNED"])
 

@@ -10,13 +10,14 @@ only after a call has returned.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trellis.checks import as_integer
+from trellis.checks import as_integer, integer_at_least
 from trellis.errors import InputError
 from trellis.inference.chain.batch import ValidatedScores, flat_labels
 from trellis.inference.chain.layout import Array, Floats, Integers
@@ -33,6 +34,9 @@ from trellis.inference.chain.signature import takes_scores
 # The limit of kbest and sample: 2**36 labels are 0.5 TiB. Without it, NumPy would raise a
 # MemoryError that does not name the argument.
 _MAX_PATH_LABELS = 2**36
+# kbest counts the allowed paths if k paths have more labels than this: 8 MiB. Counting them always
+# would slow small calls down.
+_MAX_UNCOUNTED_LABELS = 2**20
 
 
 @takes_scores
@@ -85,7 +89,12 @@ def log_prob(scores: ValidatedScores, *, labels: ArrayLike) -> FloatOrArray:
     """
     log_z, outcomes = _log_partition(scores)
     scores.raise_for(outcomes, log_z)
-    return _score(scores, labels) - scores.layout.per_sequence(log_z)
+    # Rounding errors of the two large numbers could make their difference positive.
+    return _at_most_zero(_score(scores, labels) - scores.layout.per_sequence(log_z))
+
+
+def _at_most_zero(log_p: FloatOrArray) -> FloatOrArray:
+    return min(log_p, 0.0) if isinstance(log_p, float) else np.minimum(log_p, 0.0)
 
 
 @takes_scores
@@ -106,8 +115,8 @@ def marginals(scores: ValidatedScores) -> Marginals:
 def _pairwise(scores: ValidatedScores, flat: Array) -> ArrayOrList:
     """Compute the pairwise marginals. `flat` are the earlier unary marginals, (rows, L)."""
     pairs = scores.new_pairs()
-    repeated = _forward_backward(scores, pairs=pairs)
-    if not np.allclose(repeated.flat, flat, rtol=0.0, atol=1e-6):
+    second_run = _forward_backward(scores, pairs=pairs)
+    if not np.allclose(second_run.flat, flat, rtol=0.0, atol=1e-6):
         raise InputError(
             "the scores or the unary marginals have changed since the call of marginals()"
         )
@@ -131,16 +140,18 @@ def _forward_backward(
 
     With labels, subtract their path from the marginals, from `pairs` and from `counts`.
     """
-    flat = scores.new_rows((scores.labels,), scores.dtype, 0.0)
+    unary_rows = scores.new_rows((scores.n_labels,), scores.dtype, 0.0)
     log_z, outcomes = np.zeros(len(scores.layout.starts)), scores.new_outcomes()
     pair_starts = None if pairs is None else scores.layout.pair_starts()
     core = scores.core()
-    pieces = core.marginals(flat, pairs, pair_starts, counts, log_z, outcomes, weights)
+    unary_arrays = core.marginals(unary_rows, pairs, pair_starts, counts, log_z, outcomes, weights)
     scores.raise_for(outcomes, log_z)
     if labels is not None:
-        core.subtract_paths(labels, flat, pairs, pair_starts, counts, log_z, outcomes, weights)
+        core.subtract_paths(
+            labels, unary_rows, pairs, pair_starts, counts, log_z, outcomes, weights
+        )
         scores.raise_for_labels(outcomes, labels)
-    return _ForwardBackward(flat, scores.layout.per_position(flat, pieces), log_z)
+    return _ForwardBackward(unary_rows, scores.layout.per_position(unary_rows, unary_arrays), log_z)
 
 
 @takes_scores
@@ -164,15 +175,15 @@ def expected_counts(
            [ 0.5,  0.5]])
     """
     layout = scores.layout
-    factors = None if weights is None else _validate_weights(weights, len(layout.starts))
+    checked_weights = None if weights is None else _validate_weights(weights, len(layout.starts))
     paths = None if labels is None else flat_labels(labels, scores)
     transition: ArrayOrList
     if scores.transition is not None:
         transition = np.empty(scores.transition.shape)
-        p = _forward_backward(scores, counts=transition, weights=factors, labels=paths)
+        p = _forward_backward(scores, counts=transition, weights=checked_weights, labels=paths)
     else:
         pairs = scores.new_pairs()
-        p = _forward_backward(scores, pairs=pairs, weights=factors, labels=paths)
+        p = _forward_backward(scores, pairs=pairs, weights=checked_weights, labels=paths)
         transition = layout.per_pair(pairs)
         if scores.transitions_shared:
             transition = cast(Array, transition).sum(axis=0, dtype=np.float64)
@@ -195,9 +206,9 @@ def _validate_weights(weights: ArrayLike, count: int) -> Floats:
         raise InputError(
             f"weights have shape {checked_weights.shape}, but there are {count} sequences"
         )
-    bad = np.flatnonzero(~((checked_weights > 0) & (checked_weights < np.inf)))
-    if bad.size:
-        i = int(bad[0])
+    invalid = np.flatnonzero(~((checked_weights > 0) & (checked_weights < np.inf)))
+    if invalid.size:
+        i = int(invalid[0])
         raise InputError(
             f"the weight of sequence {{sequence}} is {checked_weights[i]}: "
             "must be positive and finite",
@@ -215,38 +226,45 @@ def viterbi(scores: ValidatedScores) -> Path:
     ([1, 1], 2.0)
     """
     labels = scores.new_rows((), np.int64, -1)
-    best, outcomes = np.zeros(len(scores.layout.starts)), scores.new_outcomes()
-    pieces = scores.core().viterbi(labels, best, outcomes)
-    scores.raise_for(outcomes, best)
-    return Path(scores.layout.per_position(labels, pieces), scores.layout.per_sequence(best))
+    best_scores, outcomes = np.zeros(len(scores.layout.starts)), scores.new_outcomes()
+    label_arrays = scores.core().viterbi(labels, best_scores, outcomes)
+    scores.raise_for(outcomes, best_scores)
+    return Path(
+        scores.layout.per_position(labels, label_arrays), scores.layout.per_sequence(best_scores)
+    )
 
 
 @takes_scores
 def kbest(scores: ValidatedScores, *, k: int) -> KBest:
     """Return the k best distinct paths and their scores, best first; fewer if fewer are allowed.
 
-    In a padded batch, missing paths have labels -1 and score -inf.
+    In a padded batch, missing paths have labels -1 and score -inf. If no sequence has k paths, the
+    axis of the paths has the length of the largest number of paths.
 
     >>> best = kbest(np.array([[0.0, 2.0], [1.0, 0.0]]), np.zeros((2, 2)), k=2)
     >>> best.labels.tolist(), best.score.tolist()
     ([[1, 0], [1, 1]], [3.0, 2.0])
     """
-    k = _validate_path_count(k, "k", scores)
+    k = integer_at_least(k, 1, "k")
     log_z, outcomes = _log_partition(scores)
     scores.raise_for(outcomes, log_z)
+    k = _validate_path_count(_limit_paths(scores, k), "k", scores)
     layout = scores.layout
-    batch = len(layout.starts)
-    flat = np.full(k * int(layout.lengths.sum()), -1, dtype=np.int64)
-    best, sizes = np.full((batch, k), -np.inf), np.empty(batch, dtype=np.int64)
-    scores.core().kbest(k, layout.rows_before, flat, best, sizes)
-    labels = layout.paths(flat, k)
+    n_sequences = len(layout.starts)
+    path_labels = np.full(k * int(layout.lengths.sum()), -1, dtype=np.int64)
+    best_scores, path_counts = (
+        np.full((n_sequences, k), -np.inf),
+        np.empty(n_sequences, dtype=np.int64),
+    )
+    scores.core().kbest(k, layout.rows_before, path_labels, best_scores, path_counts)
+    labels = layout.paths(path_labels, k)
     if layout.padded:
-        return KBest(labels, best)
+        return KBest(labels, best_scores)
     if layout.shape is not None:
-        return KBest(cast(Array, labels)[: sizes[0]], best[0, : sizes[0]])
+        return KBest(cast(Array, labels)[: path_counts[0]], best_scores[0, : path_counts[0]])
     return KBest(
-        [paths[:size] for paths, size in zip(labels, sizes, strict=True)],
-        [values[:size] for values, size in zip(best, sizes, strict=True)],
+        [paths[:count] for paths, count in zip(labels, path_counts, strict=True)],
+        [values[:count] for values, count in zip(best_scores, path_counts, strict=True)],
     )
 
 
@@ -290,12 +308,28 @@ def max_marginals(scores: ValidatedScores) -> ArrayOrList:
     >>> max_marginals(np.array([[0.0, 2.0], [1.0, 0.0]]), np.zeros((2, 2))).tolist()
     [[1.0, 3.0], [3.0, 2.0]]
     """
-    flat = scores.new_rows((scores.labels,), scores.dtype, -np.inf)
+    score_rows = scores.new_rows((scores.n_labels,), scores.dtype, -np.inf)
     outcomes = scores.new_outcomes()
-    pieces = scores.core().max_marginals(flat, outcomes)
-    best = np.maximum.reduceat(flat.max(axis=1), scores.layout.starts, dtype=np.float64)
-    scores.raise_for(outcomes, best)
-    return scores.layout.per_position(flat, pieces)
+    score_arrays = scores.core().max_marginals(score_rows, outcomes)
+    best_scores = np.maximum.reduceat(
+        score_rows.max(axis=1), scores.layout.starts, dtype=np.float64
+    )
+    scores.raise_for(outcomes, best_scores)
+    return scores.layout.per_position(score_rows, score_arrays)
+
+
+def _limit_paths(scores: ValidatedScores, k: int) -> int:
+    """Return k, or the largest number of paths of any sequence, if that is smaller."""
+    max_length = int(scores.layout.lengths.max())
+    # Compares logarithms first: L**T can be a huge integer, and is only needed if it is near k.
+    if max_length * math.log2(scores.n_labels) < math.log2(k) + 1.0:
+        k = min(k, scores.n_labels**max_length)
+    if k * scores.layout.rows > _MAX_UNCOUNTED_LABELS:
+        limit = min(k, _MAX_PATH_LABELS)
+        counts = np.empty(len(scores.layout.starts), dtype=np.int64)
+        scores.core().count_paths(limit, counts)
+        k = int(counts.max()) if counts.max() < limit else k
+    return k
 
 
 def _validate_path_count(value: Any, name: str, scores: ValidatedScores) -> int:

@@ -8,10 +8,33 @@ that the row is in log space, because scaled α₀ has a positive maximum.
 
 # mypy: allow-untyped-decorators, allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
 
+from typing import Any, NamedTuple
+
 import triton
 import triton.language as tl
 
 NEVER = tl.constexpr(float("-inf"))
+
+
+class Row(NamedTuple):
+    """One row of the batch: what is known of its steps."""
+
+    order: Any  # (T,) positions of the unmasked steps, if there is a mask
+    alpha: Any  # (T, L)
+    length: Any  # the number of unmasked steps
+    labels: Any  # L
+
+
+class Scores(NamedTuple):
+    """The scores of a row, or their gradients."""
+
+    emissions: Any  # (T, L)
+    e_step: Any  # the stride of a step of the emissions
+    transitions: Any  # (L, L), or (T-1, L, L) by position
+    a_from: Any  # the stride of the earlier label
+    a_to: Any  # the stride of the later label
+    start: Any  # (L,)
+    end: Any  # (L,)
 
 
 @triton.jit
@@ -27,53 +50,48 @@ def positive(x):
 
 
 @triton.jit
-def subtract_tag(post, j, tags, tagged: tl.constexpr):
-    """Return p(yₜ = j), minus 1 if j is the tag of this step."""
-    if tagged:
-        post -= tl.where(j == tl.load(tags), 1.0, 0.0)
-    return post
-
-
-@triton.jit
-def pair_index(order, t, indexed: tl.constexpr):
-    """Return the index in (T-1, L, L) of the transition into the t-th unmasked step."""
+def step_position(row, t, masked: tl.constexpr):
+    """Return the position (int64) of the t-th unmasked step; t may be a block."""
     position = tl.full([], 0, tl.int64) + t
-    if indexed:
-        position = tl.load(order + t).to(tl.int64)
-    return position - 1
+    if masked:
+        position = tl.load(row.order + t, t < row.length, 0).to(tl.int64)
+    return position
 
 
 @triton.jit
-def _max_score(pointer, stride, labels, dtype: tl.constexpr, tile: tl.constexpr):
+def pair_offset(row, t, masked: tl.constexpr, shared: tl.constexpr):
+    """Return the offset of the transitions into the t-th unmasked step; 0 if they are shared."""
+    return 0 if shared else (step_position(row, t, masked) - 1) * row.labels * row.labels
+
+
+@triton.jit
+def _max_score(pointer, labels, dtype: tl.constexpr, tile: tl.constexpr):
     """Return the maximum of L scores, or 0 if all are -inf."""
     i = tl.arange(0, tile).to(tl.int64)
     top = tl.full([tile], NEVER, dtype)
     for base in range(0, labels, tile):
         j = base + i
-        top = tl.maximum(top, tl.load(pointer + j * stride, j < labels, NEVER).to(dtype))
+        top = tl.maximum(top, tl.load(pointer + j, j < labels, NEVER).to(dtype))
     return finite(tl.max(top, 0))
 
 
 @triton.jit
-def _scores(alpha, i, transitions, a_from, a_to, j, labels, dtype: tl.constexpr):
+def _load_scores(row, scores, alpha, i, pairs, j):
     """Load α(i) + A(i, j) as a (tile, tile) matrix, padded with -inf."""
-    square = (i < labels)[:, None] & (j < labels)[None, :]
-    cells = transitions + i[:, None] * a_from + j[None, :] * a_to
-    x = tl.load(alpha + i, i < labels, NEVER)[:, None]
-    return x + tl.load(cells, square, NEVER).to(dtype)
+    square = (i < row.labels)[:, None] & (j < row.labels)[None, :]
+    x = tl.load(alpha + i, i < row.labels, NEVER)[:, None]
+    cells = pairs + i[:, None] * scores.a_from + j[None, :] * scores.a_to
+    return x + tl.load(cells, square, NEVER).to(x.dtype)
 
 
 @triton.jit
-def _reduce_column(
-    alpha, transitions, a_from, a_to, j, labels,
-    dtype: tl.constexpr, tile: tl.constexpr, best: tl.constexpr,
-):  # fmt: skip
+def _reduce_column(row, scores, alpha, pairs, j, tile: tl.constexpr, best: tl.constexpr):
     """maxᵢ x(i) of x(i) = α(i) + A(i, j) and Σᵢ exp(x(i) - max); the sum is 0 with `best`."""
     i = tl.arange(0, tile).to(tl.int64)
-    top = tl.full([tile], NEVER, dtype)
-    total = tl.zeros([tile], dtype)
-    for base in range(0, labels, tile):
-        x = _scores(alpha, base + i, transitions, a_from, a_to, j, labels, dtype)
+    top = tl.full([tile], NEVER, alpha.dtype.element_ty)
+    total = tl.zeros([tile], alpha.dtype.element_ty)
+    for base in range(0, row.labels, tile):
+        x = _load_scores(row, scores, alpha, base + i, pairs, j)
         new_top = tl.maximum(top, tl.max(x, 0))
         if not best:
             total *= tl.exp(top - finite(new_top))
@@ -83,14 +101,20 @@ def _reduce_column(
 
 
 @triton.jit
-def _reduce_end(alpha, end, labels, dtype: tl.constexpr, tile: tl.constexpr):
+def _load_end(row, scores, alpha, j):
+    """Load α(j) + end(j), padded with -inf."""
+    x = tl.load(alpha + j, j < row.labels, NEVER)
+    return x + tl.load(scores.end + j, j < row.labels, NEVER).to(x.dtype)
+
+
+@triton.jit
+def _reduce_end(row, scores, alpha, tile: tl.constexpr):
     """maxⱼ x(j) of x(j) = α(j) + end(j), and Σⱼ exp(x(j) - max)."""
     i = tl.arange(0, tile).to(tl.int64)
-    tops = tl.full([tile], NEVER, dtype)
-    total = tl.zeros([tile], dtype)
-    for base in range(0, labels, tile):
-        j = base + i
-        x = tl.load(alpha + j, j < labels, NEVER) + tl.load(end + j, j < labels, NEVER).to(dtype)
+    tops = tl.full([tile], NEVER, alpha.dtype.element_ty)
+    total = tl.zeros([tile], alpha.dtype.element_ty)
+    for base in range(0, row.labels, tile):
+        x = _load_end(row, scores, alpha, base + i)
         new_tops = tl.maximum(tops, x)
         total = total * tl.exp(tops - finite(new_tops)) + tl.exp(x - finite(new_tops))
         tops = new_tops
@@ -100,46 +124,46 @@ def _reduce_end(alpha, end, labels, dtype: tl.constexpr, tile: tl.constexpr):
 
 @triton.jit
 def forward_log(
-    emissions, e_step, e_label, transitions, a_step, a_from, a_to, start, end, order, alpha, length,
-    labels, dtype: tl.constexpr, tile: tl.constexpr, best: tl.constexpr, indexed: tl.constexpr,
+    row, scores, tile: tl.constexpr, best: tl.constexpr, masked: tl.constexpr, shared: tl.constexpr
 ):  # fmt: skip
-    """Store log α and return log Z. With `best`, max replaces log Σ exp: return the best score.
-
-    `indexed` transitions depend on the position, which `order` gives for each unmasked step.
-    """
+    """Store log α and return log Z. With `best`, max replaces log Σ exp: return the best score."""
+    labels = row.labels
+    alpha = row.alpha
+    dtype: tl.constexpr = alpha.dtype.element_ty
+    emissions = scores.emissions
     i = tl.arange(0, tile).to(tl.int64)
     tl.debug_barrier()  # a scaled walk may still be writing to alpha
-    top = _max_score(emissions, e_label, labels, dtype, tile)
-    first = _max_score(start, 1, labels, dtype, tile)
+    top = _max_score(emissions, labels, dtype, tile)
+    first = _max_score(scores.start, labels, dtype, tile)
     offset = first.to(tl.float64) + top.to(tl.float64) + 1.0
     tops = tl.full([tile], NEVER, dtype)
     for base in range(0, labels, tile):
         j = base + i
-        x = tl.load(emissions + j * e_label, j < labels, NEVER).to(dtype) - top
+        x = tl.load(emissions + j, j < labels, NEVER).to(dtype) - top
         # The 1 makes all stored log α₀ negative, which marks the row as being in log space.
-        x += tl.load(start + j, j < labels, NEVER).to(dtype) - first - 1.0
+        x += tl.load(scores.start + j, j < labels, NEVER).to(dtype) - first - 1.0
         tl.store(alpha + j, x, j < labels)
         tops = tl.maximum(tops, x)
-    for t in range(1, length):
+    for t in range(1, row.length):
         tl.debug_barrier()  # all threads have stored the previous row of alpha
-        emissions += e_step
-        pairs = transitions + pair_index(order, t, indexed) * a_step
-        top = _max_score(emissions, e_label, labels, dtype, tile)
+        emissions += scores.e_step
+        pairs = scores.transitions + pair_offset(row, t, masked, shared)
+        top = _max_score(emissions, labels, dtype, tile)
         lag = finite(tl.max(tops, 0))
         offset += top.to(tl.float64) + lag.to(tl.float64)
         tops = tl.full([tile], NEVER, dtype)
         for base in range(0, labels, tile):
             j = base + i
-            x, total = _reduce_column(alpha, pairs, a_from, a_to, j, labels, dtype, tile, best)
+            x, total = _reduce_column(row, scores, alpha, pairs, j, tile, best)
             if not best:
                 x += tl.log(positive(total))
-            e = tl.load(emissions + j * e_label, j < labels, NEVER).to(dtype)
+            e = tl.load(emissions + j, j < labels, NEVER).to(dtype)
             x += (e - top) - lag
             tl.store(alpha + labels + j, x, j < labels)
             tops = tl.maximum(tops, x)
         alpha += labels
     tl.debug_barrier()
-    last, mass = _reduce_end(alpha, end, labels, dtype, tile)
+    last, mass = _reduce_end(row, scores, alpha, tile)
     offset += last.to(tl.float64)
     if not best:
         offset += tl.log(positive(mass)).to(tl.float64)
@@ -147,100 +171,73 @@ def forward_log(
 
 
 @triton.jit
-def _negate(counts, weight, labels):
-    """counts = -weight · counts, (L, L): the part of the gradient that the tags contribute."""
-    i = tl.arange(0, 1024)
-    tl.debug_barrier()
-    for base in range(0, labels * labels, 1024):
-        cell = base + i
-        # .cg bypasses the L1 cache, which does not contain the atomic additions of count_tags.
-        x = tl.load(counts + cell, cell < labels * labels, 0.0, cache_modifier=".cg")
-        tl.store(counts + cell, -weight * x, cell < labels * labels)
-
-
-@triton.jit
 def _add_pairs(
-    alpha, transitions, a_from, a_to, tags, t_step, weight, d_transitions, sums, tops, quotients, i,
-    labels, dtype: tl.constexpr, tile: tl.constexpr, shared: tl.constexpr, tagged: tl.constexpr,
+    row, scores, alpha, pairs, i, weight, d_pairs, scratch, tile: tl.constexpr, shared: tl.constexpr
 ):  # fmt: skip
-    """p(yₜ₋₁ = i) = Σⱼ p(yₜ₋₁ = i | yₜ = j) p(yₜ = j). Add the terms to the transitions' gradient.
+    """p(yₜ₋₁ = i) = Σⱼ p(yₜ₋₁ = i | yₜ = j) p(yₜ = j). Add the terms to the gradient d_pairs.
 
-    tops, quotients (L,): for each j, maxᵢ x(i, j) and p(yₜ = j) / Σᵢ exp(x(i, j) - max).
+    scratch (3, L): p(yₜ = j); for each j, maxᵢ x(i, j) and p(yₜ = j) / Σᵢ exp(x(i, j) - max).
     """
+    n_labels = row.labels
     k = tl.arange(0, tile).to(tl.int64)
-    post = tl.zeros([tile], dtype)
-    for base in range(0, labels, tile):
+    post = tl.zeros([tile], alpha.dtype.element_ty)
+    for base in range(0, n_labels, tile):
         j = base + k
-        square = (i < labels)[:, None] & (j < labels)[None, :]
-        pair = _scores(alpha, i, transitions, a_from, a_to, j, labels, dtype)
-        pair = tl.exp(pair - tl.load(tops + j, j < labels, 0.0)[None, :])
-        pair *= tl.load(quotients + j, j < labels, 0.0)[None, :]
+        square = (i < n_labels)[:, None] & (j < n_labels)[None, :]
+        pair = _load_scores(row, scores, alpha, i, pairs, j)
+        pair = tl.exp(pair - tl.load(scratch + n_labels + j, j < n_labels, 0.0)[None, :])
+        pair *= tl.load(scratch + 2 * n_labels + j, j < n_labels, 0.0)[None, :]
         post += tl.sum(pair, 1)
+        cells = d_pairs + i[:, None] * scores.a_from + j[None, :] * scores.a_to
+        total = pair * weight
         if shared:
-            cells = sums + (2 + j)[None, :] * labels + i[:, None]
-            tl.store(cells, pair * weight + tl.load(cells, square, 0.0), square)
-        else:
-            if tagged:
-                hit = (i == tl.load(tags))[:, None] & (j == tl.load(tags + t_step))[None, :]
-                pair -= tl.where(hit, 1.0, 0.0)
-            cells = d_transitions + i[:, None] * labels + j[None, :]
-            tl.store(cells, pair * weight, square)
+            total += tl.load(cells, square, 0.0)
+        tl.store(cells, total, square)
     return post
 
 
 @triton.jit
 def backward_log(
-    transitions, a_step, a_from, a_to, end, tags, t_step, order, alpha, weight, d_emissions,
-    d_transitions, sums, scratch, length, labels, dtype: tl.constexpr, tile: tl.constexpr,
-    shared: tl.constexpr, tagged: tl.constexpr, indexed: tl.constexpr,
+    row, scores, gradients, weight, scratch,
+    tile: tl.constexpr, masked: tl.constexpr, shared: tl.constexpr,
 ):  # fmt: skip
-    """Compute gradients from log α. Each column of p(yₜ₋₁ | yₜ) is divided by its sum.
+    """Compute weighted gradients from log α; return the weight, or 0 if the row has no path.
 
-    d_emissions (T, L), d_transitions (T-1, L, L) if not `shared`, sums (2 + L, L): the gradients of
-    start, end and the shared transitions; scratch (3, L).
+    Each column of p(yₜ₋₁ | yₜ) is divided by its sum. The strides of the transitions and of their
+    gradients are equal. scratch is (3, L), see `_add_pairs`.
     """
+    labels = row.labels
     i = tl.arange(0, tile).to(tl.int64)
-    last = (length - 1).to(tl.int64)
-    alpha += last * labels
-    d_emissions += last * labels
-    tags += last * t_step
-    tops = scratch + labels
-    quotients = tops + labels
-    top, mass = _reduce_end(alpha, end, labels, dtype, tile)
+    last = row.length - 1
+    alpha = row.alpha + last.to(tl.int64) * labels
+    place = gradients.emissions + step_position(row, last, masked) * labels
+    top, mass = _reduce_end(row, scores, alpha, tile)
     weight = tl.where(mass > 0.0, weight, 0.0)  # no path: no gradient, not even of the tags
-    if shared & tagged:
-        _negate(sums + 2 * labels, weight, labels)
     for base in range(0, labels, tile):
         j = base + i
-        x = tl.load(alpha + j, j < labels, NEVER) + tl.load(end + j, j < labels, NEVER).to(dtype)
-        post = tl.exp(x - finite(top)) / positive(mass)
+        post = tl.exp(_load_end(row, scores, alpha, j) - finite(top)) / positive(mass)
         tl.store(scratch + j, post, j < labels)
-        y = subtract_tag(post, j, tags, tagged) * weight
-        tl.store(d_emissions + j, y, j < labels)
-        tl.store(sums + labels + j, y, j < labels)
-        tl.store(sums + j, y, j < tl.where(length == 1, labels, 0))
-    for back in range(1, length):
+        tl.store(place + j, post * weight, j < labels)
+        tl.store(gradients.end + j, post * weight, j < labels)
+        tl.store(gradients.start + j, post * weight, j < labels)  # the first step overwrites it
+    for back in range(1, row.length):
         tl.debug_barrier()
         alpha -= labels
-        d_emissions -= labels
-        tags -= t_step
-        pair = pair_index(order, length - back, indexed)
-        pairs = transitions + pair * a_step
+        place = gradients.emissions + step_position(row, last - back, masked) * labels
+        offset = pair_offset(row, row.length - back, masked, shared)
+        pairs = scores.transitions + offset
         for base in range(0, labels, tile):
             j = base + i
-            x, total = _reduce_column(alpha, pairs, a_from, a_to, j, labels, dtype, tile, False)
+            x, total = _reduce_column(row, scores, alpha, pairs, j, tile, False)
             post = tl.load(scratch + j, j < labels, 0.0)
-            tl.store(tops + j, finite(x), j < labels)
-            tl.store(quotients + j, post / positive(total), j < labels)
+            tl.store(scratch + labels + j, finite(x), j < labels)
+            tl.store(scratch + 2 * labels + j, post / positive(total), j < labels)
         tl.debug_barrier()
+        d_pairs = gradients.transitions + offset
         for base in range(0, labels, tile):
-            k = base + i
-            post = _add_pairs(
-                alpha, pairs, a_from, a_to, tags, t_step, weight,
-                d_transitions + pair * labels * labels, sums, tops, quotients, k, labels, dtype,
-                tile, shared, tagged,
-            )  # fmt: skip
-            tl.store(scratch + k, post, k < labels)
-            y = subtract_tag(post, k, tags, tagged) * weight
-            tl.store(d_emissions + k, y, k < labels)
-            tl.store(sums + k, y, k < tl.where(back + 1 == length, labels, 0))
+            j = base + i
+            post = _add_pairs(row, scores, alpha, pairs, j, weight, d_pairs, scratch, tile, shared)
+            tl.store(scratch + j, post, j < labels)
+            tl.store(place + j, post * weight, j < labels)
+            tl.store(gradients.start + j, post * weight, j < labels)
+    return weight

@@ -1,17 +1,26 @@
-"""The kernels of the chain, and the functions that log space and scaled probabilities share.
+"""The kernels of the chain: one program works on one row of the batch.
 
-One program works on one row of the batch. Arguments of all kernels of the chain:
+A kernel gets its arguments by the names of its parameters, which are the same in all kernels:
 
-    emissions    (B, T, L), strides e_row, e_step, e_label
-    transitions  (L, L) with a_row = a_step = 0, or (B, T-1, L, L); strides a_row, a_step, a_from,
-                 a_to, where "from" is the earlier label and "to" the later one
+    emissions    (B, T, L), strides e_row, e_step, 1
+    transitions  (L, L), or (B, T-1, L, L); contiguous
     start, end   (L,)
     lengths      (B,) int64;   mask (B, T), strides m_row, m_step
     tags         (B, T) int64, strides t_row, t_step
+    d_emissions, d_transitions  gradients, contiguous; of shared transitions (0,)
+    row_values   (B,): log Z, log p of the tags, or the score of the best path
+    row_sums     (B, W + 1): gradients of start (L), end (L) and shared transitions (L, L) with the
+                 later label first; then the value of the row. W is (2 + L) L, or 2 L
+    row_lengths  (B,) int64: the number of unmasked steps;   status (B,) int32, see `validate_row`
     order        (B, T) int32: order[b, t] is the position of the t-th unmasked step of row b
+    packed       (B, T, L): the emissions of the unmasked steps, in rows whose mask has a hole
     alpha        (B, T, L): the forward scores of each step, scaled or in log space
-    steps, labels are T and L;  length is the number of unmasked steps of the row
+    transposed   (L, L): shared transitions with the later label first
+    rows, steps, labels are B, T and L
     block, tile  constants: L rounded up to a power of two, and the width of a tile of labels
+    held         constant: the transitions are in registers
+    masked, counted, tagged, shared  constants: a mask, lengths or tags were passed; the transitions
+                 are shared by all positions
 """
 
 # mypy: allow-untyped-decorators, allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
@@ -19,33 +28,34 @@ One program works on one row of the batch. Arguments of all kernels of the chain
 import triton
 import triton.language as tl
 
-from trellis.inference.chain.kernels_log import NEVER, backward_log, finite, forward_log
+from trellis.inference.chain.kernels_log import (
+    NEVER,
+    Row,
+    Scores,
+    backward_log,
+    finite,
+    forward_log,
+    pair_offset,
+    step_position,
+)
 from trellis.inference.chain.kernels_scaled import (
     backward_scaled,
-    best_scores,
-    forward_scaled,
+    forward_held,
+    load_ahead,
     load_if,
 )
 
-__all__ = [
-    "backward_kernel",
-    "forward_kernel",
-    "sum_kernel",
-    "trace_kernel",
-    "validate_kernel",
-    "viterbi_kernel",
-]
+__all__ = ["backward_kernel", "forward_kernel", "sum_kernel", "trace_kernel", "validate_kernel"]
 
 # With these settings, new sizes do not compile a kernel again, and alignments do not change its
 # register layout.
 _kernel = triton.jit(
     do_not_specialize=["rows", "steps", "labels"],
     do_not_specialize_on_alignment=[
-        *("emissions", "transitions", "start", "end", "lengths", "mask", "tags", "order"),
-        *("packed", "packed_tags", "packed_gradient", "lengths_out", "status", "value", "alpha"),
-        *("transposed", "d_emissions", "d_transitions", "sums", "scratch", "best", "path", "total"),
-        *("e_row", "e_step", "e_label", "a_row", "a_step", "a_from", "a_to"),
-        *("m_row", "m_step", "t_row", "t_step"),
+        *("emissions", "transitions", "start", "end", "lengths", "mask", "tags", "order", "packed"),
+        *("row_lengths", "status", "row_values", "alpha", "transposed", "d_emissions", "value"),
+        *("d_transitions", "row_sums", "scratch", "path", "total"),
+        *("e_row", "e_step", "m_row", "m_step", "t_row", "t_step"),
     ],
 )
 
@@ -54,13 +64,6 @@ _kernel = triton.jit(
 def clip_length(length, steps):
     """Return the length clipped to 1 … steps, so that no access is out of bounds."""
     return tl.minimum(tl.maximum(length, 1), steps).to(tl.int32)
-
-
-@triton.jit
-def load_tags(tags, t_step, t, length, labels):
-    """Load the tags at positions t, 0 outside the row. Invalid tags are clipped to 0 … L-1."""
-    tag = tl.load(tags + t * t_step, (t >= 0) & (t < length), 0)
-    return tl.minimum(tl.maximum(tag, 0), labels - 1)
 
 
 @triton.jit
@@ -73,7 +76,7 @@ def fill(pointer, begin, stop, value):
 
 @triton.jit
 def validate_row(
-    mask, m_step, lengths, tags, t_step, order, length_out, status, steps, labels,
+    mask, m_step, lengths, tags, t_step, order, status, row_lengths, steps, labels,
     masked: tl.constexpr, counted: tl.constexpr, tagged: tl.constexpr,
 ):  # fmt: skip
     """Return the length of a row. Store the length, the status and (if masked) the order.
@@ -92,16 +95,16 @@ def validate_row(
     if masked | tagged:
         for base in range(0, steps, 256):
             t = base + i
-            on = (t < steps) & (t < end)
+            is_used = (t < steps) & (t < end)
             if masked:
-                on = tl.load(mask + t.to(tl.int64) * m_step, on, 0) != 0
-                rank = length + tl.cumsum(on.to(tl.int32), 0) - 1  # of each unmasked step
-                holes += tl.sum((on & (rank != t)).to(tl.int32), 0)
-                tl.store(order + rank, t, on)
+                is_used = tl.load(mask + t.to(tl.int64) * m_step, is_used, 0) != 0
+                rank = length + tl.cumsum(is_used.to(tl.int32), 0) - 1  # of each unmasked step
+                holes += tl.sum((is_used & (rank != t)).to(tl.int32), 0)
+                tl.store(order + rank, t, is_used)
             if tagged:
-                tag = tl.load(tags + t.to(tl.int64) * t_step, on, 0)
+                tag = tl.load(tags + t.to(tl.int64) * t_step, is_used, 0)
                 bad_tags += tl.sum(((tag < 0) | (tag >= labels)).to(tl.int32), 0)
-            length += tl.sum(on.to(tl.int32), 0)
+            length += tl.sum(is_used.to(tl.int32), 0)
     if masked:
         # An empty row is treated as a row of length 1, which reads order[0].
         tl.store(order, 0, length == 0)
@@ -109,10 +112,10 @@ def validate_row(
         length = end
     flags = tl.where(holes > 0, 1, 0) + tl.where(bad_tags > 0, 4, 0)
     flags += tl.where((length < 1) | (length > steps), 2, 0)
-    tl.store(length_out, length)
+    tl.store(row_lengths, length)
     # Write through the caches: the status may be in host memory, where the host polls it.
     tl.store(status, flags, cache_modifier=".wt")
-    return length
+    return clip_length(length, steps)
 
 
 @triton.jit
@@ -122,32 +125,23 @@ def has_hole(order, length):
 
 
 @triton.jit
-def copy_steps(
-    source, target, order, by_step, by_label, length, labels,
-    tile: tl.constexpr, scatter: tl.constexpr,
-):  # fmt: skip
-    """target[t] = source[order[t]] for t < length, or target[order[t]] = source[t] (`scatter`).
-
-    Both have the strides by_step and by_label.
-    """
-    rows: tl.constexpr = (
-        1024 // tile
-    )  # 1024 elements at a time: 32 registers per thread with one warp
-    for base in range(0, length, rows):
-        t = base + tl.arange(0, rows)
-        position = tl.load(order + t, t < length, 0).to(tl.int64)
-        read = t.to(tl.int64) if scatter else position
-        write = position if scatter else t.to(tl.int64)
-        for first in range(0, labels, tile):
-            j = first + tl.arange(0, tile)
-            inside = (t < length)[:, None] & (j < labels)[None, :]
-            label = j.to(tl.int64)[None, :] * by_label
-            x = tl.load(source + read[:, None] * by_step + label, inside)
-            tl.store(target + write[:, None] * by_step + label, x, inside)
+def _pack_steps(row, scores, packed, tile: tl.constexpr):
+    """Copy the emissions of the unmasked steps to packed (T, L)."""
+    # 1024 elements at a time: 32 registers per thread with one warp
+    steps: tl.constexpr = 1024 // tile
+    for base in range(0, row.length, steps):
+        t = base + tl.arange(0, steps)
+        source = scores.emissions + step_position(row, t, True)[:, None] * scores.e_step
+        target = packed + t.to(tl.int64)[:, None] * row.labels
+        for first in range(0, row.labels, tile):
+            j = (first + tl.arange(0, tile))[None, :]
+            inside = (t < row.length)[:, None] & (j < row.labels)
+            tl.store(target + j, tl.load(source + j, inside), inside)
+    tl.debug_barrier()
 
 
 @triton.jit
-def transpose_share(transitions, a_from, a_to, transposed, rows, labels):
+def _transpose_share(transitions, transposed, rows, labels):
     """Copy this program's share of the transitions, with the later label first, for backward."""
     share = (labels * labels + rows - 1) // rows
     begin = tl.program_id(0) * share
@@ -155,246 +149,204 @@ def transpose_share(transitions, a_from, a_to, transposed, rows, labels):
     i = tl.arange(0, 128)
     for base in range(begin, stop, 128):
         cell = base + i
-        before = cell // labels
-        after = cell % labels
-        x = tl.load(transitions + before * a_from + after * a_to, cell < stop)
-        tl.store(transposed + after * labels + before, x, cell < stop)
+        x = tl.load(transitions + cell, cell < stop)
+        tl.store(transposed + cell % labels * labels + cell // labels, x, cell < stop)
 
 
 @triton.jit
-def score_tags(
-    emissions, e_step, e_label, transitions, a_step, a_from, a_to, start, end, tags, t_step, order,
-    length, labels, indexed: tl.constexpr,
-):  # fmt: skip
+def _load_tags(row, tags, t_step, t, masked: tl.constexpr):
+    """Load the tags of the steps t, 0 outside the row. Invalid tags are clipped to 0 … L-1."""
+    inside = (t >= 0) & (t < row.length)
+    tag = tl.load(tags + step_position(row, tl.maximum(t, 0), masked) * t_step, inside, 0)
+    return tl.minimum(tl.maximum(tag, 0), row.labels - 1)
+
+
+@triton.jit
+def _locate_tags(row, scores, tags, t_step, t, masked: tl.constexpr, shared: tl.constexpr):
+    """Return pointers to the emissions, transitions, start and end of the tags, and their masks."""
+    tag = _load_tags(row, tags, t_step, t, masked)
+    before = _load_tags(row, tags, t_step, t - 1, masked)
+    pair = pair_offset(row, t, masked, shared) + before * scores.a_from + tag * scores.a_to
+    unary = step_position(row, t, masked) * scores.e_step + tag
+    emissions, pairs = scores.emissions + unary, scores.transitions + pair
+    inside = t < row.length
+    masks = (inside, inside & (t > 0), t == 0, t == row.length - 1)
+    return (emissions, pairs, scores.start + tag, scores.end + tag), masks
+
+
+@triton.jit
+def _score_tags(row, scores, tags, t_step, masked: tl.constexpr, shared: tl.constexpr):
     """start[y₀] + Σₜ u[t, yₜ] + Σₜ A[yₜ₋₁, yₜ] + end[y_T₋₁]; 256 steps at once, in float64."""
-    i = tl.arange(0, 256)
     total = tl.zeros([256], tl.float64)
-    for base in range(0, length, 256):
-        t = (base + i).to(tl.int64)
-        after = load_tags(tags, t_step, t, length, labels)
-        before = load_tags(tags, t_step, t - 1, length, labels)
-        pair = t - 1
-        if indexed:
-            pair = tl.load(order + t, t < length, 0).to(tl.int64) - 1
-        cell = transitions + pair * a_step + before * a_from + after * a_to
-        total += tl.load(emissions + t * e_step + after * e_label, t < length, 0.0).to(tl.float64)
-        total += tl.load(cell, (t > 0) & (t < length), 0.0).to(tl.float64)
-        total += tl.load(start + after, t == 0, 0.0).to(tl.float64)
-        total += tl.load(end + after, t == length - 1, 0.0).to(tl.float64)
+    for base in range(0, row.length, 256):
+        t = base + tl.arange(0, 256)
+        cells, masks = _locate_tags(row, scores, tags, t_step, t, masked, shared)
+        for k in tl.static_range(4):
+            total += tl.load(cells[k], masks[k], 0.0).to(tl.float64)
     return tl.sum(total, 0)
 
 
 @triton.jit
-def count_tags(counts, tags, t_step, length, labels):
-    """Add the number of occurrences of each pair of tags to counts (L, L), later label first.
+def _subtract_tags(
+    row, gradients, tags, t_step, weight, masked: tl.constexpr, shared: tl.constexpr
+):
+    """Subtract weight · (counts of the tags) from the expected counts, 256 steps at once.
 
-    The counts are integers, so the order of the atomic additions does not change the sum.
+    All atomic additions to a cell add the same number, so their order does not change the result.
     """
-    i = tl.arange(0, 256)
-    for base in range(1, length, 256):
-        t = (base + i).to(tl.int64)
-        before = load_tags(tags, t_step, t - 1, length, labels)
-        cell = counts + load_tags(tags, t_step, t, length, labels) * labels + before
-        tl.atomic_add(cell, 1.0, t < length, sem="relaxed")
+    y = tl.zeros([256], weight.dtype) - weight
+    for base in range(0, row.length, 256):
+        t = base + tl.arange(0, 256)
+        cells, masks = _locate_tags(row, gradients, tags, t_step, t, masked, shared)
+        for k in tl.static_range(4):
+            tl.atomic_add(cells[k], y, masks[k], sem="relaxed")
 
 
 # ---- entry points
 
 
 @_kernel
-def forward_kernel(
-    emissions, e_row, e_step, e_label, transitions, a_row, a_step, a_from, a_to, start, end,
-    lengths, mask, m_row, m_step, tags, t_row, t_step,
-    order, packed, packed_tags, lengths_out, status, value, alpha, transposed, rows, steps, labels,
-    dtype: tl.constexpr, block: tl.constexpr, tile: tl.constexpr, held: tl.constexpr,
-    masked: tl.constexpr, counted: tl.constexpr, tagged: tl.constexpr, shared: tl.constexpr,
-):  # fmt: skip
-    """Validate a row, store α, and store log Z, or log p of the tags if `tagged`, in value (B,).
-
-    If the mask of the row has a hole, its unmasked steps are first copied to `packed` and
-    `packed_tags`, which have the strides of emissions and tags. `shared` transitions are also
-    stored with the later label first, in `transposed` (L, L).
-    """
-    row = tl.program_id(0).to(tl.int64)
-    tags += row * t_row
-    order += row * steps
-    length = clip_length(
-        validate_row(
-            mask + row * m_row, m_step, lengths + row, tags, t_step, order, lengths_out + row,
-            status + row, steps, labels, masked, counted, tagged,
-        ),
-        steps,
-    )  # fmt: skip
-    emissions += row * e_row
-    transitions += row * a_row
-    alpha += row * steps * labels
-    if masked:
-        tl.debug_barrier()  # other threads have stored the order
-        if has_hole(order, length):
-            packed += row * e_row
-            copy_steps(emissions, packed, order, e_step, e_label, length, labels, tile, False)
-            emissions = packed
-            if tagged:
-                packed_tags += row * t_row
-                copy_steps(tags, packed_tags, order, t_step, 0, length, 1, 1, False)
-                tags = packed_tags
-            tl.debug_barrier()
-    if shared:
-        transpose_share(transitions, a_from, a_to, transposed, rows, labels)
-    log_z = tl.full([], 0.0, tl.float64)
-    exact = False
-    if held:
-        log_z, exact = forward_scaled(
-            emissions, e_step, e_label, transitions, a_from, a_to, start, end, alpha,
-            length, labels, dtype, block,
-        )  # fmt: skip
-    if not exact:
-        log_z = forward_log(
-            emissions, e_step, e_label, transitions, a_step, a_from, a_to, start, end, order, alpha,
-            length, labels, dtype, tile, False, masked & (not shared),
-        )  # fmt: skip
-    if tagged:
-        score = score_tags(
-            emissions, e_step, e_label, transitions, a_step, a_from, a_to, start, end,
-            tags, t_step, order, length, labels, masked & (not shared),
-        )  # fmt: skip
-        log_z = tl.where(score == NEVER, NEVER, finite(score) - log_z)
-    tl.store(value + row, log_z)
-    fill(alpha, length.to(tl.int64) * labels, steps.to(tl.int64) * labels, 0.0)
-
-
-@_kernel
-def backward_kernel(
-    emissions, e_row, e_step, e_label, transitions, a_row, a_step, a_from, a_to, end,
-    lengths, tags, t_row, t_step, order, packed, packed_tags, packed_gradient, alpha, value,
-    d_emissions, d_transitions, sums, scratch, steps, labels,
-    dtype: tl.constexpr, block: tl.constexpr, tile: tl.constexpr, held: tl.constexpr,
-    masked: tl.constexpr, tagged: tl.constexpr, shared: tl.constexpr,
-):  # fmt: skip
-    """Compute the gradients of the value of a row.
-
-    d_emissions (B, T, L), d_transitions (B, T-1, L, L) if not `shared`, and a block of `sums` for
-    each row: start (L), end (L), shared transitions (L, L) with the later label first, and the
-    value of the row. `lengths` are the lengths_out of the forward kernel; scratch is (B, 3, L).
-    """
-    row = tl.program_id(0).to(tl.int64)
-    length = clip_length(tl.load(lengths + row), steps)
-    weight = tl.full([], 1.0, dtype)
-    if tagged:
-        weight = -weight  # the code below computes the gradient of log Z minus the tags' score
-    emissions += row * e_row
-    transitions += row * a_row
-    tags += row * t_row
-    order += row * steps
-    scratch += row * 3 * labels
-    width = (2 + (labels if shared else 0)) * labels
-    sums += row * (width + 1)
-    d_transitions += row * (steps - 1) * labels * labels
-    d_emissions += row * steps * labels
-    alpha += row * steps * labels
-    area = labels.to(tl.int64) * labels
-    gradient = d_emissions
-    if masked:  # noqa: SIM102 (this condition is a constant, the next one is not)
-        if has_hole(order, length):
-            emissions = packed + row * e_row
-            if tagged:
-                tags = packed_tags + row * t_row
-            gradient = packed_gradient + row * steps * labels
-            fill(d_emissions, 0, steps.to(tl.int64) * labels, 0.0)
-            if not shared:
-                fill(d_transitions, 0, (steps - 1) * area, 0.0)
-                tl.debug_barrier()
-    tl.store(sums + width, tl.load(value + row).to(dtype))
-    if shared:
-        fill(sums, 2 * labels, (2 + labels) * labels, 0.0)
-        tl.debug_barrier()
-    if shared & tagged:
-        count_tags(sums + 2 * labels, tags, t_step, length, labels)
-    scaled = False
-    if held:
-        j = tl.arange(0, block)
-        scaled = tl.max(tl.load(alpha + j, j < labels, NEVER), 0) > 0.0
-        if scaled:
-            backward_scaled(
-                emissions, e_step, e_label, transitions, a_from, a_to, end, tags, t_step, alpha,
-                weight, gradient, sums, length, labels, dtype, block, tagged,
-            )  # fmt: skip
-    if not scaled:
-        backward_log(
-            transitions, a_step, a_from, a_to, end, tags, t_step, order, alpha, weight, gradient,
-            d_transitions, sums, scratch, length, labels, dtype, tile, shared, tagged,
-            masked & (not shared),
-        )  # fmt: skip
-    hole = False
-    if masked:
-        hole = has_hole(order, length)
-        if hole:
-            tl.debug_barrier()  # other threads have stored the packed gradient
-            copy_steps(gradient, d_emissions, order, labels, 1, length, labels, tile, True)
-    if not hole:
-        fill(d_emissions, length.to(tl.int64) * labels, steps.to(tl.int64) * labels, 0.0)
-        if not shared:
-            fill(d_transitions, (length - 1) * area, (steps - 1) * area, 0.0)
-
-
-@_kernel
-def sum_kernel(sums, total, value, rows, labels, block: tl.constexpr, shared: tl.constexpr):
-    """total = Σ_b sums[b] in a fixed order, earlier label first; value = Σ_b of their last entry.
-
-    sums (B, W + 1), total (W,): start, end and shared transitions; W = (2 + L) L, or 2 L.
-    """
-    width = (2 + (labels if shared else 0)) * labels + 1
-    column = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    lane = tl.arange(0, 32)
-    part = tl.zeros([block], tl.float64)
-    for base in range(0, rows, 32):
-        row = base + lane
-        inside = (row < rows)[:, None] & (column < width)[None, :]
-        x = tl.load(sums + row.to(tl.int64)[:, None] * width + column[None, :], inside, 0.0)
-        part += tl.sum(x.to(tl.float64), 0)
-    part = part.to(total.dtype.element_ty)
-    pair = column - 2 * labels
-    place = tl.where(pair < 0, column, 2 * labels + pair % labels * labels + pair // labels)
-    tl.store(total + place, part, column < width - 1)
-    tl.store(value + tl.zeros_like(column), part, column == width - 1)
-
-
-@_kernel
 def validate_kernel(
-    lengths, mask, m_row, m_step, tags, t_row, t_step, order, lengths_out, status, steps, labels,
+    lengths, mask, tags, order, row_lengths, status, m_row, m_step, t_row, t_step, steps, labels,
     masked: tl.constexpr, counted: tl.constexpr, tagged: tl.constexpr,
 ):  # fmt: skip
     """Run `validate_row` for all rows, without a recursion."""
     row = tl.program_id(0).to(tl.int64)
     validate_row(
         mask + row * m_row, m_step, lengths + row, tags + row * t_row, t_step, order + row * steps,
-        lengths_out + row, status + row, steps, labels, masked, counted, tagged,
+        status + row, row_lengths + row, steps, labels, masked, counted, tagged,
     )  # fmt: skip
 
 
 @_kernel
-def viterbi_kernel(
-    emissions, e_row, e_step, e_label, transitions, a_row, a_step, a_from, a_to, start, end,
-    lengths, value, best, steps, labels,
-    dtype: tl.constexpr, block: tl.constexpr, tile: tl.constexpr, held: tl.constexpr,
+def forward_kernel(
+    emissions, transitions, start, end, lengths, mask, tags, order, packed, row_lengths, status,
+    row_values, alpha, transposed, e_row, e_step, m_row, m_step, t_row, t_step, rows, steps, labels,
+    block: tl.constexpr, tile: tl.constexpr, held: tl.constexpr, masked: tl.constexpr,
+    counted: tl.constexpr, tagged: tl.constexpr, shared: tl.constexpr, best: tl.constexpr,
 ):  # fmt: skip
-    """Store the best path's score in value (B,), and the best score up to each label in best."""
-    row = tl.program_id(0).to(tl.int64)
-    length = clip_length(tl.load(lengths + row), steps)
-    emissions += row * e_row
-    transitions += row * a_row
-    best += row * steps * labels
-    if held:
-        score = best_scores(
-            emissions, e_step, e_label, transitions, a_from, a_to, start, end, best,
-            length, labels, dtype, block,
-        )  # fmt: skip
+    """Validate a row; store α, and log Z or log p of the tags. With `best`: the best path's score.
+
+    If the mask of the row has a hole, its unmasked steps are first copied to `packed`. Shared
+    transitions are copied to `transposed`.
+    """
+    b = tl.program_id(0).to(tl.int64)
+    emissions += b * e_row
+    tags += b * t_row
+    order += b * steps
+    alpha += b * steps * labels
+    length = validate_row(
+        mask + b * m_row, m_step, lengths + b, tags, t_step, order, status + b, row_lengths + b,
+        steps, labels, masked, counted, tagged,
+    )  # fmt: skip
+    if shared:
+        _transpose_share(transitions, transposed, rows, labels)
     else:
-        score = forward_log(
-            emissions, e_step, e_label, transitions, a_step, a_from, a_to, start, end, lengths,
-            best, length, labels, dtype, tile, True, False,
-        )  # fmt: skip
-    tl.store(value + row, score)
+        transitions += b * (steps - 1) * labels * labels
+    row = Row(order, alpha, length, labels)
+    scores = Scores(emissions, e_step, transitions, labels, 1, start, end)
+    used = scores
+    if masked:
+        tl.debug_barrier()  # other threads have stored the order
+        hole = has_hole(order, length)
+        packed += b * steps * labels
+        if hole:
+            _pack_steps(row, scores, packed, tile)
+        emissions = tl.where(hole, packed, emissions)
+        e_step = tl.where(hole, labels, e_step)
+        used = Scores(emissions, e_step, transitions, labels, 1, start, end)
+    value = tl.full([], 0.0, tl.float64)
+    exact = False
+    if held:
+        value, exact = forward_held(row, used, block, best)
+    if not exact:
+        value = forward_log(row, used, tile, best, masked, shared)
+    if tagged:
+        score = _score_tags(row, scores, tags, t_step, masked, shared)
+        value = tl.where(score == NEVER, NEVER, finite(score) - value)
+    tl.store(row_values + b, value)
+    if not best:
+        fill(alpha, length.to(tl.int64) * labels, steps.to(tl.int64) * labels, 0.0)
+
+
+@_kernel
+def backward_kernel(
+    emissions, transitions, end, tags, order, packed, row_lengths, row_values, alpha, transposed,
+    d_emissions, d_transitions, row_sums, scratch, e_row, e_step, t_row, t_step, steps, labels,
+    block: tl.constexpr, tile: tl.constexpr, held: tl.constexpr,
+    masked: tl.constexpr, tagged: tl.constexpr, shared: tl.constexpr,
+):  # fmt: skip
+    """Compute the gradients of the value of a row; scratch is (B, 3, L)."""
+    b = tl.program_id(0).to(tl.int64)
+    length = clip_length(tl.load(row_lengths + b), steps)
+    weight = tl.full([], 1.0, alpha.dtype.element_ty)
+    if tagged:
+        weight = -weight  # the code below computes the gradient of log Z minus the tags' score
+    emissions += b * e_row
+    order += b * steps
+    alpha += b * steps * labels
+    scratch += b * 3 * labels
+    d_emissions += b * steps * labels
+    width = (2 + (labels if shared else 0)) * labels
+    sums = row_sums + b * (width + 1)
+    tl.store(sums + width, tl.load(row_values + b).to(alpha.dtype.element_ty))
+    first = length  # the first step whose gradient is set to 0 here
+    if masked:
+        hole = has_hole(order, length)
+        first = tl.where(hole, 0, length)
+        emissions = tl.where(hole, packed + b * steps * labels, emissions)
+        e_step = tl.where(hole, labels, e_step)
+    fill(d_emissions, first.to(tl.int64) * labels, steps.to(tl.int64) * labels, 0.0)
+    a_from = labels
+    a_to = 1
+    if shared:
+        # The later label is first, because the load of the matrix decides the register layout of
+        # the backward loop. With the earlier label first, the loop was 20 times slower for L = 128.
+        transitions, a_from, a_to = transposed, 1, labels
+        d_transitions = sums + 2 * labels
+        fill(d_transitions, 0, labels * labels, 0.0)
+    else:
+        area = labels.to(tl.int64) * labels
+        transitions += b * (steps - 1) * area
+        d_transitions += b * (steps - 1) * area
+        fill(d_transitions, tl.maximum(first - 1, 0) * area, (steps - 1) * area, 0.0)
+    row = Row(order, alpha, length, labels)
+    scores = Scores(emissions, e_step, transitions, a_from, a_to, end, end)
+    gradients = Scores(d_emissions, labels, d_transitions, a_from, a_to, sums, sums + labels)
+    tl.debug_barrier()  # below, other threads write to the same elements
+    scaled = False
+    if held:
+        j = tl.arange(0, block)
+        scaled = tl.max(tl.load(alpha + j, j < labels, NEVER), 0) > 0.0
+        if scaled:
+            backward_scaled(row, scores, gradients, weight, block, masked)
+    if not scaled:
+        weight = backward_log(row, scores, gradients, weight, scratch, tile, masked, shared)
+    if tagged:
+        tl.debug_barrier()  # other threads have stored the expected counts
+        _subtract_tags(row, gradients, tags + b * t_row, t_step, weight, masked, shared)
+
+
+@_kernel
+def sum_kernel(row_sums, total, value, rows, labels, columns: tl.constexpr, shared: tl.constexpr):
+    """total = Σ_b row_sums[b] in a fixed order, earlier label first; value = Σ_b of the last entry.
+
+    row_sums (B, W + 1), total (W,): start, end and shared transitions; W = (2 + L) L, or 2 L.
+    """
+    width = (2 + (labels if shared else 0)) * labels + 1
+    column = tl.program_id(0).to(tl.int64) * columns + tl.arange(0, columns)
+    lane = tl.arange(0, 32)
+    part = tl.zeros([columns], tl.float64)
+    for base in range(0, rows, 32):
+        row = base + lane
+        inside = (row < rows)[:, None] & (column < width)[None, :]
+        x = tl.load(row_sums + row.to(tl.int64)[:, None] * width + column[None, :], inside, 0.0)
+        part += tl.sum(x.to(tl.float64), 0)
+    part = part.to(total.dtype.element_ty)
+    pair = column - 2 * labels
+    place = tl.where(pair < 0, column, 2 * labels + pair % labels * labels + pair // labels)
+    tl.store(total + place, part, column < width - 1)
+    tl.store(value + tl.zeros_like(column), part, column == width - 1)
 
 
 @triton.jit
@@ -405,37 +357,32 @@ def _first_maximum(x, j, block: tl.constexpr):
 
 @_kernel
 def trace_kernel(
-    best, transitions, a_row, a_step, a_from, a_to, end, lengths, path, steps, labels,
-    block: tl.constexpr,
+    alpha, transitions, transposed, end, row_lengths, path, steps, labels,
+    lanes: tl.constexpr, shared: tl.constexpr,
 ):  # fmt: skip
     """Store the best path in path (B, T), from its last label to its first; 0 after the length.
 
     The best predecessor is computed again, but only for the label on the path. Storing all
     predecessors in the forward pass would triple the instructions of all L² pairs.
     """
-    row = tl.program_id(0).to(tl.int64)
-    length = clip_length(tl.load(lengths + row), steps).to(tl.int64)
-    j = tl.arange(0, block)
-    best += (row * steps + length - 1) * labels + j
-    transitions += row * a_row + (length - 2) * a_step + j.to(tl.int64) * a_from
-    path += row * steps
-    x = tl.load(best, j < labels, NEVER)
-    y = _first_maximum(x + tl.load(end + j, j < labels, NEVER).to(x.dtype), j, block)
+    b = tl.program_id(0).to(tl.int64)
+    length = clip_length(tl.load(row_lengths + b), steps)
+    j = tl.arange(0, lanes)
+    alpha += (b * steps + length - 1) * labels + j
+    path += b * steps
+    x = tl.load(alpha, j < labels, NEVER)
+    y = _first_maximum(x + tl.load(end + j, j < labels, NEVER).to(x.dtype), j, lanes)
     tl.store(path + length - 1, y)
-    best -= labels
-    x1 = load_if(length > 1, best, j, labels, NEVER)
-    best -= labels
-    x2 = load_if(length > 2, best, j, labels, NEVER)
-    best -= labels
-    x3 = load_if(length > 3, best, j, labels, NEVER)
-    for back in tl.range(1, length.to(tl.int32), loop_unroll_factor=4):
-        best -= labels
-        x4 = load_if(back + 3 < length, best, j, labels, NEVER)
-        x = x1 + tl.load(transitions + y * a_to, j < labels, NEVER).to(x1.dtype)
-        y = _first_maximum(x, j, block)
+    x1, x2, x3, alpha = load_ahead(alpha, -labels, length, j, labels, NEVER)
+    area = labels.to(tl.int64) * labels
+    pairs = transitions + (b * (steps - 1) + length - 1) * area
+    for back in tl.range(1, length, loop_unroll_factor=4):
+        alpha -= labels
+        pairs -= area
+        x4 = load_if(back + 3 < length, alpha, j, labels, NEVER)
+        cells = transposed + y * labels + j if shared else pairs + j.to(tl.int64) * labels + y
+        x = x1 + tl.load(cells, j < labels, NEVER).to(x1.dtype)
+        y = _first_maximum(x, j, lanes)
         tl.store(path + length - 1 - back, y)
-        transitions -= a_step
-        x1 = x2
-        x2 = x3
-        x3 = x4
+        x1, x2, x3 = x2, x3, x4
     fill(path, length, steps, 0)

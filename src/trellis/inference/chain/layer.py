@@ -38,10 +38,10 @@ def find_steps(
     >>> find_steps(np.array([[True, True], [False, True]]), None, None, (2, 2, 3))
     ValidSteps(lengths=array([2, 1]), prefix=False)
     """
-    rows, width, labels = shape
-    counts = np.empty(rows, dtype=np.int64)
-    code = _core.look_at_steps(mask, lengths, tags, width, labels, counts)
-    return None if code == _INVALID else ValidSteps(counts, code == 0)
+    n_rows, width, n_labels = shape
+    row_lengths = np.empty(n_rows, dtype=np.int64)
+    steps_kind = _core.look_at_steps(mask, lengths, tags, width, n_labels, row_lengths)
+    return None if steps_kind == _INVALID else ValidSteps(row_lengths, steps_kind == 0)
 
 
 class ChainCounts(NamedTuple):
@@ -71,8 +71,10 @@ def expected_counts(
         np.empty(len(emissions)), np.empty_like(emissions), np.empty((len(start), len(start)))
     )
     threads = native.resolve_jobs(None)
-    ok = _core.layer_counts(emissions, transition, start, end, lengths, tags, *counts, threads)
-    return counts if ok else None
+    is_valid = _core.layer_counts(
+        emissions, transition, start, end, lengths, tags, *counts, threads
+    )
+    return counts if is_valid else None
 
 
 def best_paths(
@@ -90,5 +92,5 @@ def best_paths(
     labels = np.empty(emissions.shape[:2], dtype=np.int64)
     score = np.empty(len(emissions))
     threads = native.resolve_jobs(None)
-    ok = _core.layer_best(emissions, transition, start, end, lengths, labels, score, threads)
-    return (labels, score) if ok else None
+    is_valid = _core.layer_best(emissions, transition, start, end, lengths, labels, score, threads)
+    return (labels, score) if is_valid else None

@@ -55,18 +55,18 @@ class BatchLayout:
 
     def paths(self, flat: Integers, n: int) -> ArrayOrList:
         """Unpack n paths per sequence into the caller's layout: (n, T), (B, n, T) or a list."""
-        split = [
-            flat[n * before : n * (before + length)].reshape(n, length)
-            for before, length in zip(self.rows_before, self.lengths, strict=True)
+        sequence_paths = [
+            flat[n * position : n * (position + length)].reshape(n, length)
+            for position, length in zip(self.rows_before, self.lengths, strict=True)
         ]
         if self.shape is None:
-            return cast(ArrayOrList, split)
+            return cast(ArrayOrList, sequence_paths)
         if not self.padded:
-            return split[0]
-        out = np.full((self.shape[0], n, self.shape[1]), -1, dtype=np.int64)
-        for row, paths in zip(out, split, strict=True):
+            return sequence_paths[0]
+        padded_paths = np.full((self.shape[0], n, self.shape[1]), -1, dtype=np.int64)
+        for row, paths in zip(padded_paths, sequence_paths, strict=True):
             row[:, : paths.shape[1]] = paths
-        return out
+        return padded_paths
 
     def pair_starts(self) -> Integers:
         """Return the index of each sequence's first matrix among all pairwise matrices, (B,).

@@ -2,7 +2,15 @@
 
 import numpy as np
 
-from trellis.inference.chain.results import Counts, KBest, Marginals, Path
+from trellis.inference.chain.results import (
+    Backward,
+    Counts,
+    Forward,
+    KBest,
+    Marginals,
+    Path,
+    ViterbiTable,
+)
 
 
 def _fold(unary, transition, start=None, end=None, mask=None):
@@ -15,10 +23,10 @@ def _fold(unary, transition, start=None, end=None, mask=None):
 
 
 def _logsumexp(x, axis):
-    top = np.max(x, axis=axis, keepdims=True)
-    top = np.where(np.isfinite(top), top, 0.0)
+    maximum = np.max(x, axis=axis, keepdims=True)
+    maximum = np.where(np.isfinite(maximum), maximum, 0.0)
     with np.errstate(divide="ignore"):  # log 0 = -inf: no allowed path
-        return np.squeeze(top, axis) + np.log(np.sum(np.exp(x - top), axis=axis))
+        return np.squeeze(maximum, axis) + np.log(np.sum(np.exp(x - maximum), axis=axis))
 
 
 def _forward(u, A, add):
@@ -53,6 +61,18 @@ def log_prob(unary, transition, start=None, end=None, *, labels, mask=None):
     return score(*scores, labels=labels, mask=mask) - log_partition(*scores, mask=mask)
 
 
+def forward(unary, transition, start=None, end=None, *, mask=None):
+    u, A = _fold(unary, transition, start, end, mask)
+    alpha = _forward(u, A, _logsumexp)
+    return Forward(alpha, _logsumexp(alpha[-1], 0))
+
+
+def backward(unary, transition, start=None, end=None, *, mask=None):
+    u, A = _fold(unary, transition, start, end, mask)
+    beta = _backward(u, A, _logsumexp)
+    return Backward(beta, _logsumexp(u[0] + beta[0], 0))
+
+
 def marginals(unary, transition, start=None, end=None, *, mask=None):
     u, A = _fold(unary, transition, start, end, mask)
     alpha, beta = _forward(u, A, _logsumexp), _backward(u, A, _logsumexp)
@@ -69,30 +89,39 @@ def expected_counts(unary, transition, start=None, end=None, *, mask=None):
 
 def viterbi(unary, transition, start=None, end=None, *, mask=None):
     u, A = _fold(unary, transition, start, end, mask)
-    best = _forward(u, A, np.max)
-    labels = [int(best[-1].argmax())]
+    best_scores = _forward(u, A, np.max)
+    labels = [int(best_scores[-1].argmax())]
     for t in range(len(u) - 1, 0, -1):
-        labels.append(int((best[t - 1] + A[t - 1, :, labels[-1]]).argmax()))
-    return Path(np.array(labels[::-1]), best[-1].max())
+        labels.append(int((best_scores[t - 1] + A[t - 1, :, labels[-1]]).argmax()))
+    return Path(np.array(labels[::-1]), best_scores[-1].max())
+
+
+def viterbi_table(unary, transition, start=None, end=None, *, mask=None):
+    """κ[t, b] = argmax over a of (π[t-1, a] + A[t-1, a, b])."""
+    u, A = _fold(unary, transition, start, end, mask)
+    best_scores = _forward(u, A, np.max)
+    pointers = np.full(u.shape, -1)
+    pointers[1:] = (best_scores[:-1, :, None] + A).argmax(axis=1)
+    return ViterbiTable(best_scores, np.where(best_scores > -np.inf, pointers, -1))
 
 
 def kbest(unary, transition, start=None, end=None, *, k, mask=None):
     u, A = _fold(unary, transition, start, end, mask)
     # For each label, (score, path) of the best paths that end in it.
-    beginnings = [[(u[0, b], (b,))] for b in range(u.shape[1])]
+    prefixes = [[(u[0, b], (b,))] for b in range(u.shape[1])]
     for t in range(1, len(u)):
-        beginnings = [
+        prefixes = [
             sorted(
                 (
                     (s + A[t - 1, a, b] + u[t, b], (*y, b))
-                    for a, paths in enumerate(beginnings)
+                    for a, paths in enumerate(prefixes)
                     for s, y in paths
                 ),
                 reverse=True,
             )[:k]
             for b in range(u.shape[1])
         ]
-    allowed = (path for paths in beginnings for path in paths if path[0] > -np.inf)
+    allowed = (path for paths in prefixes for path in paths if path[0] > -np.inf)
     best = sorted(allowed, reverse=True)[:k]
     return KBest(np.array([y for _, y in best]), np.array([s for s, _ in best]))
 
@@ -104,17 +133,17 @@ def sample(unary, transition, start=None, end=None, *, n=1, random_state=None, m
     labels = np.empty((n, len(u)), dtype=np.int64)
     for i, t in np.ndindex(n, len(u)):
         position = len(u) - 1 - t
-        x = alpha[position]
+        log_weights = alpha[position]
         if t > 0:
-            x = x + A[position, :, labels[i, position + 1]]
-        total = np.cumsum(np.exp(x - x.max()))
-        threshold = uniforms[i, position] * total[-1]
-        labels[i, position] = np.searchsorted(total, threshold, side="right")
+            log_weights = log_weights + A[position, :, labels[i, position + 1]]
+        cumulative = np.cumsum(np.exp(log_weights - log_weights.max()))
+        threshold = uniforms[i, position] * cumulative[-1]
+        labels[i, position] = np.searchsorted(cumulative, threshold, side="right")
     return labels
 
 
 def entropy(unary, transition, start=None, end=None, *, mask=None):
-    """H(y) = Σₜ H(yₜ₋₁, yₜ) - Σₜ H(yₜ). The second sum is over inner t: each is in two pairs."""
+    """H(y) = Σₜ H(yₜ₋₁, yₜ) - Σₜ H(yₜ), the latter over inner positions: each is in two pairs."""
     p = marginals(unary, transition, start, end, mask=mask)
     h = lambda q: -np.sum(q * np.log(np.where(q > 0, q, 1.0)))  # noqa: E731
     return h(p.pairwise) - h(p.unary[1:-1]) if len(p.unary) > 1 else h(p.unary)
@@ -123,3 +152,22 @@ def entropy(unary, transition, start=None, end=None, *, mask=None):
 def max_marginals(unary, transition, start=None, end=None, *, mask=None):
     u, A = _fold(unary, transition, start, end, mask)
     return _forward(u, A, np.max) + _backward(u, A, np.max)
+
+
+def posterior_path(unary, transition, start=None, end=None, *, mask=None):
+    u, A = _fold(unary, transition, start, end, mask)
+    p = marginals(unary, transition, start, end, mask=mask).unary
+    return viterbi(np.where(np.isneginf(u), -np.inf, p), np.where(np.isneginf(A), -np.inf, 0.0))
+
+
+def span_probability(
+    unary, transition, start=None, end=None, *, span, span_label, continues, mask=None
+):
+    """Z of the paths that are read as the span (label, start, end), divided by Z."""
+    label, first, last = span
+    u, A = _fold(unary, transition, start, end, mask)
+    u_span, A_span = u.copy(), A.copy()
+    u_span[first:last, span_label != label] = -np.inf
+    for t in range(max(first, 1), min(last + 1, len(u))):  # the steps into, inside and out of it
+        A_span[t - 1][continues != (first < t < last)] = -np.inf
+    return np.exp(log_partition(u_span, A_span) - log_partition(u, A))

@@ -67,3 +67,30 @@ class KBest(NamedTuple):
 
     labels: ArrayOrList
     score: ArrayOrList
+
+
+class Forward(NamedTuple):
+    """The forward table log α and log Z."""
+
+    alpha: ArrayOrList
+    """``[t, b]`` = log Σ exp(score) over all beginnings of paths that end in label b at t."""
+    log_partition: FloatOrArray
+    """log Z = log Σ_b exp(alpha[T-1, b])."""
+
+
+class Backward(NamedTuple):
+    """The backward table log β and log Z."""
+
+    beta: ArrayOrList
+    """``[t, a]`` = log Σ exp(score) over all endings of paths after label a at t; 0 at T-1."""
+    log_partition: FloatOrArray
+    """log Z."""
+
+
+class ViterbiTable(NamedTuple):
+    """The best scores π and the back-pointers κ of the Viterbi recursion."""
+
+    score: ArrayOrList
+    """``[t, b]`` = the score of the best beginning of a path that ends in label b at t."""
+    back_pointer: ArrayOrList
+    """``[t, b]`` = the label at t-1 of that beginning; -1 at t = 0, and without a beginning."""

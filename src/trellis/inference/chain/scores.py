@@ -19,8 +19,9 @@ class Scores(NamedTuple):
     ----------
     unary
         ``(T, L)`` for one sequence; ``(B, T, L)`` for a padded batch, with ``lengths``; or a list
-        of ``(Tᵢ, L)`` arrays. The dtype is float32 or float64. Results have the same dtype, except
-        that float64 transitions that depend on the position make them float64.
+        of ``(Tᵢ, L)`` arrays. The dtype is float32 or float64; integers become float64. Results
+        have the same dtype, except that float64 transitions that depend on the position make them
+        float64. A list of lists of numbers is one ``(T, L)`` array.
     transition
         ``(L, L)``: ``[a, b]`` is the score of label a followed by label b. Or one matrix per step,
         ``(T-1, L, L)``: for a padded batch ``(B, T-1, L, L)``, or ``(T-1, L, L)`` shared by all

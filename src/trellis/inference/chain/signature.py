@@ -48,6 +48,7 @@ def takes_scores(
 
     So the parameters that all functions of the chain share are written only once, here.
     """
+    takes_labels = "labels" in inspect.signature(function).parameters
 
     # __annotations__ are not copied: those of `call` are needed below.
     @wraps(function, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
@@ -70,7 +71,9 @@ def takes_scores(
             raise TypeError(f"{function.__name__}() needs unary and transition scores, or Scores")
         else:
             scores = Scores(unary, transition, start, end, mask, lengths)
-        return function(validate(scores, n_jobs), **options)
+        # Of a call such as score(unary, transition, [0, 1]), the last argument may be the labels.
+        may_be_labels = takes_labels and scores is not unary and options.get("labels") is None
+        return function(validate(scores, n_jobs, may_be_labels=may_be_labels), **options)
 
     parameters = inspect.signature(call, follow_wrapped=False)
     cast(Any, call).__signature__ = _signature(function, parameters)
@@ -86,11 +89,11 @@ class _Annotation(str):
 
 def _signature(function: Callable[..., Any], call: inspect.Signature) -> inspect.Signature:
     """Return the parameters of `call` and the options of `function`, as `help` shows them."""
-    declared = inspect.signature(function)
-    options = list(declared.parameters.values())[1:]
+    signature = inspect.signature(function)
+    options = list(signature.parameters.values())[1:]
     parameters = [p for p in call.parameters.values() if p.kind != p.VAR_KEYWORD]
     parameters[4:4] = options
     return inspect.Signature(
         [p.replace(annotation=_Annotation(p.annotation)) for p in parameters],
-        return_annotation=_Annotation(declared.return_annotation),
+        return_annotation=_Annotation(signature.return_annotation),
     )

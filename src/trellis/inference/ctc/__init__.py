@@ -4,13 +4,15 @@ At each of T frames, a network outputs the probability of every label and of the
 one of them at each frame. It collapses to a target: equal neighbours are merged, then blanks are
 removed. p(target) is the sum of the probabilities of all paths that collapse to the target.
 
-`loss` and `posterior` need the target. `align` finds the best path of a target. `greedy` and
-`beam_search` search for the best target. All of them take these arguments:
+`loss` and `posterior` need the target; `forward` and `backward` return the tables α and β of their
+recursions. `align` finds the best path of a target. `greedy` and `beam_search` search for the best
+target. `collapse` maps a path to its target. All others take these arguments:
 
 ``log_probs``
     ``(T, V)`` for one sequence, or ``(B, T, V)`` for a padded batch, with ``lengths``. float32 or
-    float64. -inf is probability zero. With ``logits=True`` (`loss`, `posterior`), they are
-    unnormalised scores: the kernel then computes the softmax too, which is faster and more precise.
+    float64. -inf is probability zero. With ``logits=True`` (`loss`, `posterior`,
+    `forward`, `backward`), they are unnormalised scores: the softmax is then computed here too,
+    which is faster and more precise.
 ``targets``
     The labels without blanks: a list of integers, or for a batch a list of such lists.
 ``blank``
@@ -25,16 +27,29 @@ this folder explains the recursions. cpu.py has the gradient, for arrays with th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from trellis.inference.ctc import cpu
 from trellis.inference.ctc.decode import Alignment, Hypothesis, align, beam_search, greedy
-from trellis.inference.ctc.inputs import Array, FrameBatch, Labels, prepare, prepare_targets
+from trellis.inference.ctc.inputs import Array, Labels, core_arguments, prepare
+from trellis.inference.ctc.tables import Backward, Forward, backward, collapse, forward
 
-__all__ = ["Alignment", "Hypothesis", "align", "beam_search", "greedy", "loss", "posterior"]
+__all__ = [
+    "Alignment",
+    "Backward",
+    "Forward",
+    "Hypothesis",
+    "align",
+    "backward",
+    "beam_search",
+    "collapse",
+    "forward",
+    "greedy",
+    "loss",
+    "posterior",
+]
 
 
 def loss(
@@ -58,7 +73,7 @@ def loss(
     [0.1852, 0.1111]
     """
     batch = prepare(log_probs, blank, lengths)
-    values = cpu.forward(*_core_arguments(batch, targets), logits, n_jobs=n_jobs)[0]
+    values = cpu.forward(*core_arguments(batch, targets), logits, n_jobs=n_jobs)[0]
     return float(values[0]) if batch.single else values
 
 
@@ -80,7 +95,7 @@ def posterior(
     [[0.25, 0.75], [0.375, 0.625]]
     """
     batch = prepare(log_probs, blank, lengths)
-    arguments = _core_arguments(batch, targets)
+    arguments = core_arguments(batch, targets)
     # The posterior depends only on differences within a frame, so logits need no softmax.
     values, log_norm, saved = cpu.forward(*arguments, False, n_jobs=n_jobs)
     occupations = np.empty(batch.scores.shape, batch.scores.dtype)
@@ -95,9 +110,3 @@ def posterior(
         n_jobs=n_jobs,
     )
     return occupations[0] if batch.single else occupations
-
-
-def _core_arguments(batch: FrameBatch, targets: Any) -> tuple[Array, Array, Array, Array, int]:
-    """Return the validated arguments in the order of cpu.py, with the frames first."""
-    padded, target_lengths = prepare_targets(targets, batch)
-    return batch.scores.swapaxes(0, 1), padded, batch.lengths, target_lengths, batch.blank

@@ -58,10 +58,10 @@ def forward(
     """
     x = _validate_input(input)
     core = _make_core(x, targets, input_lengths, target_lengths, blank, logits, n_jobs)
-    frames, count = x.shape[:2]
-    loss = np.empty(count, dtype=x.dtype)
-    log_norm = np.zeros((frames, count) if logits else (0, 0), dtype=x.dtype)
-    saved = np.zeros((count, frames, 2 * np.shape(targets)[1] + 1), dtype=x.dtype)
+    n_frames, n_sequences = x.shape[:2]
+    loss = np.empty(n_sequences, dtype=x.dtype)
+    log_norm = np.zeros((n_frames, n_sequences) if logits else (0, 0), dtype=x.dtype)
+    saved = np.zeros((n_sequences, n_frames, 2 * np.shape(targets)[1] + 1), dtype=x.dtype)
     _raise_input_errors(core.forward, loss, log_norm, saved)
     return loss, log_norm, saved
 
@@ -74,7 +74,7 @@ def backward(
     blank: int,
     logits: bool,
     log_norm: Array,
-    alpha: Array,
+    saved: Array,
     loss: Array,
     weight: Array,
     *,
@@ -85,7 +85,7 @@ def backward(
 
     For log-probabilities, ∂loss/∂input is -p(label at the frame | target). For logits, it is
     softmax - p(label at the frame | target). It is 0 in the padding, and where the loss is
-    infinite. `log_norm` and `alpha` are the two arrays that `forward` returned.
+    infinite. `log_norm` and `saved` are the two arrays that `forward` returned.
 
     >>> x = np.log([[[0.4, 0.6]], [[0.5, 0.5]]])
     >>> row = (np.array([[1]]), np.array([2]), np.array([1]), 0, False)
@@ -100,7 +100,7 @@ def backward(
         raise InputError(
             f"out is {gradient.dtype} {gradient.shape}: must be {x.dtype} {x.shape}, like input"
         )
-    arrays = (np.require(array, x.dtype, ["C", "A"]) for array in (log_norm, alpha, loss, weight))
+    arrays = (np.require(array, x.dtype, ["C", "A"]) for array in (log_norm, saved, loss, weight))
     _raise_input_errors(core.backward, *arrays, gradient)
     return gradient
 
@@ -113,8 +113,8 @@ def _validate_input(input: Array) -> Array:
         raise InputError(f"input has shape {input.shape}: must be (T, B, V)")
     # Networks output (B, T, V) or (T, B, V). The core reads swapped axes by their strides, so no
     # copy is needed.
-    usable = input.strides[2] == input.itemsize and input.flags.aligned
-    return input if usable else np.require(input, requirements=["C", "A"])
+    is_usable = input.strides[2] == input.itemsize and input.flags.aligned
+    return input if is_usable else np.require(input, requirements=["C", "A"])
 
 
 def _make_core(

@@ -56,33 +56,41 @@ def align(
     [0.693, 0.8]
     """
     batch = prepare(log_probs, blank, lengths)
-    padded, counts = prepare_targets(targets, batch)
-    count, frames = batch.scores.shape[:2]
-    labels = np.empty((count, frames), dtype=np.int64)
-    starts, ends = np.empty_like(padded), np.empty_like(padded)
-    confidence = np.empty(padded.shape)
-    score = np.empty(count)
-    out = (labels, starts, ends, confidence, score)
+    padded_targets, target_lengths = prepare_targets(targets, batch)
+    n_rows, n_frames = batch.scores.shape[:2]
+    labels = np.empty((n_rows, n_frames), dtype=np.int64)
+    starts, ends = np.empty_like(padded_targets), np.empty_like(padded_targets)
+    confidence = np.empty(padded_targets.shape)
+    score = np.empty(n_rows)
+    results = (labels, starts, ends, confidence, score)
     _call_core(
         _core.ctc_align,
         batch,
-        padded,
+        padded_targets,
         batch.lengths,
-        counts,
+        target_lengths,
         batch.blank,
         resolve_jobs(n_jobs),
-        *out,
+        *results,
     )
     if np.isneginf(score).any():
         b = int(np.argmax(np.isneginf(score)))
         raise InfeasibleError(
-            f"batch row {{sequence}}: a target of {counts[b]} labels cannot fit in "
+            f"batch row {{sequence}}: a target of {target_lengths[b]} labels cannot fit in "
             f"{batch.lengths[b]} frames",
             sequence=b,
         )
     rows = [
-        Alignment(labels[b, :t], starts[b, :s], ends[b, :s], confidence[b, :s], float(score[b]))
-        for b, (t, s) in enumerate(zip(batch.lengths, counts, strict=True))
+        Alignment(
+            labels[b, :length],
+            starts[b, :length_of_target],
+            ends[b, :length_of_target],
+            confidence[b, :length_of_target],
+            float(score[b]),
+        )
+        for b, (length, length_of_target) in enumerate(
+            zip(batch.lengths, target_lengths, strict=True)
+        )
     ]
     return rows[0] if batch.single else rows
 
@@ -135,11 +143,11 @@ def beam_search(
     [([1], 0.64), ([], 0.36)]
     """
     batch = prepare(log_probs, blank, lengths)
-    width, count = as_positive(beam_width, "beam_width"), as_positive(k, "k")
+    width, n_best = as_positive(beam_width, "beam_width"), as_positive(k, "k")
     threshold = _validate_threshold(min_log_prob)
-    jobs = resolve_jobs(n_jobs)
+    threads = resolve_jobs(n_jobs)
     beams = _call_core(
-        _core.ctc_beam_search, batch, batch.lengths, batch.blank, width, count, threshold, jobs
+        _core.ctc_beam_search, batch, batch.lengths, batch.blank, width, n_best, threshold, threads
     )
     rows = list(_split_hypotheses(beams))
     for b, row in enumerate(rows):
@@ -150,25 +158,25 @@ def beam_search(
 
 def _call_core(function: Callable[..., Any], batch: FrameBatch, *args: Any) -> Any:
     """Call the core with the scores of a batch; raise its ValueErrors as InputErrors."""
-    usable = batch.scores.strides[2] == batch.scores.itemsize and batch.scores.flags.aligned
-    scores = batch.scores if usable else np.require(batch.scores, requirements=["C", "A"])
+    is_usable = batch.scores.strides[2] == batch.scores.itemsize and batch.scores.flags.aligned
+    scores = batch.scores if is_usable else np.require(batch.scores, requirements=["C", "A"])
     try:
         return function(scores, *args)
     except ValueError as error:
         raise InputError(str(error)) from None
 
 
-def _split_hypotheses(flat: tuple[Any, ...]) -> Iterator[list[Hypothesis]]:
+def _split_hypotheses(flat_arrays: tuple[Any, ...]) -> Iterator[list[Hypothesis]]:
     """Yield the hypotheses of each row, from the flat arrays of the core."""
     # The arrays are: hypotheses per row; labels and log-prob per hypothesis; all labels and frames.
-    counts, lengths, log_probs, labels, frames = flat
+    counts, lengths, log_probs, labels, frames = flat_arrays
     ends = np.cumsum(lengths).tolist()
     begins = [0, *ends]
     first = 0
     for count in counts.tolist():
         yield [
-            Hypothesis(labels[i:j], log_prob, frames[i:j])
-            for i, j, log_prob in zip(
+            Hypothesis(labels[begin:end], log_prob, frames[begin:end])
+            for begin, end, log_prob in zip(
                 begins[first : first + count],
                 ends[first : first + count],
                 log_probs[first : first + count].tolist(),

@@ -8,11 +8,13 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trellis.checks import as_integer
+from trellis.checks import MAX_SCORE, as_integer, is_not_a_score
 from trellis.errors import InputError
 
 Array: TypeAlias = NDArray[Any]
 Labels: TypeAlias = Sequence[int] | NDArray[np.integer[Any]]
+
+_SUM_TOLERANCE = 1e-3  # probabilities in half precision sum to 1 within this
 
 
 class FrameBatch(NamedTuple):
@@ -27,16 +29,17 @@ class FrameBatch(NamedTuple):
 def prepare(log_probs: Any, blank: Any, lengths: ArrayLike | None) -> FrameBatch:
     """Validate the scores of one sequence or of a padded batch. They must not be NaN or +inf."""
     scores = _validate_scores(log_probs)
-    single = scores.ndim == 2
-    if single:
+    is_single = scores.ndim == 2
+    if is_single:
         if lengths is not None:
             raise InputError(
                 f"lengths must be None for one sequence: log_probs has shape {scores.shape}"
             )
         scores = scores[None]
     row_lengths = _validate_lengths(lengths, scores.shape[0], scores.shape[1])
-    _check_finite(scores, row_lengths, single)
-    return FrameBatch(scores, row_lengths, as_integer(blank, "blank"), single)
+    _check_finite(scores, row_lengths, is_single)
+    refuse_probabilities(scores, "log_probs", row_lengths)
+    return FrameBatch(scores, row_lengths, as_integer(blank, "blank"), is_single)
 
 
 def prepare_targets(targets: Any, batch: FrameBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -53,10 +56,16 @@ def prepare_targets(targets: Any, batch: FrameBatch) -> tuple[NDArray[np.int64],
         if row.ndim != 1:
             raise InputError(f"{name} has shape {row.shape}: must be a list", sequence=b)
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    padded = np.zeros((count, int(lengths.max())), dtype=np.int64)
+    padded_rows = np.zeros((count, int(lengths.max())), dtype=np.int64)
     for b, row in enumerate(rows):
-        padded[b, : len(row)] = row
-    return padded, lengths
+        padded_rows[b, : len(row)] = row
+    return padded_rows, lengths
+
+
+def core_arguments(batch: FrameBatch, targets: Any) -> tuple[Array, Array, Array, Array, int]:
+    """Return the validated arguments in the order of cpu.py, with the frames first."""
+    padded, target_lengths = prepare_targets(targets, batch)
+    return batch.scores.swapaxes(0, 1), padded, batch.lengths, target_lengths, batch.blank
 
 
 def integers(value: Any, name: str, sequence: int | None = None) -> NDArray[np.int64]:
@@ -68,6 +77,38 @@ def integers(value: Any, name: str, sequence: int | None = None) -> NDArray[np.i
     if array.size and array.dtype.kind not in "iu":
         raise InputError(f"{name} has dtype {array.dtype}: must be integers", sequence=sequence)
     return array.astype(np.int64)
+
+
+def refuse_probabilities(scores: Array, name: str, lengths: Array | None = None) -> None:
+    """Raise InputError if scores (…, V) are probabilities instead of their logarithms.
+
+    Only probabilities are at least 0 and sum to 1: a log-probability is at most 0. With
+    ``lengths``, frames of the batch (B, T, V) beyond the length of their row do not count.
+
+    >>> refuse_probabilities(np.array([[0.6, 0.4]]), "log_probs")
+    ... # doctest: +NORMALIZE_WHITESPACE
+    Traceback (most recent call last):
+        ...
+    trellis.errors.InputError: log_probs are probabilities, every frame sums to 1: pass their
+    logarithms, np.log(log_probs)
+    """
+    first = scores.reshape(-1, scores.shape[-1])[0]
+    if not are_probabilities(first):  # usually the only test: it reads one frame
+        return
+    if lengths is not None:
+        scores = scores[np.arange(scores.shape[1]) < lengths[:, None]]
+    if are_probabilities(scores):
+        raise InputError(
+            f"{name} are probabilities, every frame sums to 1: pass their logarithms, "
+            f"np.log({name})"
+        )
+
+
+def are_probabilities(scores: Any) -> bool:
+    """Return True if scores (…, V), an array or a tensor, are at least 0 and sum to 1."""
+    if not len(scores):
+        return False
+    return bool((scores >= 0).all() and (abs(scores.sum(-1) - 1) < _SUM_TOLERANCE).all())
 
 
 def _validate_scores(log_probs: Any) -> Array:
@@ -82,17 +123,17 @@ def _validate_scores(log_probs: Any) -> Array:
     return scores
 
 
-def _validate_lengths(lengths: Any, count: int, frames: int) -> NDArray[np.int64]:
+def _validate_lengths(lengths: Any, n_rows: int, n_frames: int) -> NDArray[np.int64]:
     if lengths is None:
-        return np.full(count, frames, dtype=np.int64)
+        return np.full(n_rows, n_frames, dtype=np.int64)
     array = integers(lengths, "lengths")
-    if array.shape != (count,):
-        raise InputError(f"lengths have shape {array.shape}; log_probs has {count} batch rows")
-    bad = (array < 1) | (array > frames)
-    if bad.any():
-        b = int(np.argmax(bad))
+    if array.shape != (n_rows,):
+        raise InputError(f"lengths have shape {array.shape}; log_probs has {n_rows} batch rows")
+    invalid = (array < 1) | (array > n_frames)
+    if invalid.any():
+        b = int(np.argmax(invalid))
         raise InputError(
-            f"length of batch row {{sequence}} is {array[b]}: must be 1 to {frames}", sequence=b
+            f"length of batch row {{sequence}} is {array[b]}: must be 1 to {n_frames}", sequence=b
         )
     return array
 
@@ -100,15 +141,20 @@ def _validate_lengths(lengths: Any, count: int, frames: int) -> NDArray[np.int64
 def _check_finite(scores: Array, lengths: NDArray[np.int64], single: bool) -> None:
     # This fast test reads all scores once. If it fails, the bad value may be in the padding, where
     # it is allowed, so the rows are tested one by one.
-    if scores.max() < np.inf:
+    if scores.dtype == np.float32:  # all finite values are within MAX_SCORE
+        is_valid = scores.max() < np.inf
+    else:
+        is_valid = scores.max() <= MAX_SCORE and scores.min() >= -MAX_SCORE
+    if is_valid:
         return
     for b, length in enumerate(lengths):
-        bad = ~(scores[b, :length] < np.inf)
-        if bad.any():
-            t, v = np.argwhere(bad)[0]
+        invalid = is_not_a_score(scores[b, :length])
+        if invalid.any():
+            t, v = np.argwhere(invalid)[0]
+            value = scores[b, t, v]
             row = "" if single else "batch row {sequence}, "
+            rule = f"overflows: finite scores must be within ±{MAX_SCORE:g}"
+            rule = rule if np.isfinite(value) else "must be finite or -inf"
             raise InputError(
-                f"log_probs of {row}frame {t}, label {v} is {scores[b, t, v]}: "
-                "must be finite or -inf",
-                sequence=b,
+                f"log_probs of {row}frame {t}, label {v} is {value}: {rule}", sequence=b
             )

@@ -72,13 +72,13 @@ def _log_norm(row, live, like: tl.constexpr, V: tl.constexpr, R: tl.constexpr, C
     total = tl.zeros([R, C], like)
     for start in range(0, V, C):
         x = tl.load(row + start + v, mask=live & (start + v < V), other=float("-inf")).to(like)
-        higher = tl.maximum(top, x)
-        shift = tl.where(higher == float("-inf"), 0.0, higher)
+        new_top = tl.maximum(top, x)
+        shift = tl.where(new_top == float("-inf"), 0.0, new_top)
         total = total * tl.exp2((top - shift) * LOG2E) + tl.exp2((x - shift) * LOG2E)
-        top = higher
-    highest = tl.max(top, 1)[:, None]
-    total = tl.sum(total * tl.exp2((top - highest) * LOG2E), 1)[:, None]
-    return highest.to(tl.float64) + tl.log2(total).to(tl.float64) * LN2
+        top = new_top
+    row_top = tl.max(top, 1)[:, None]
+    total = tl.sum(total * tl.exp2((top - row_top) * LOG2E), 1)[:, None]
+    return row_top.to(tl.float64) + tl.log2(total).to(tl.float64) * LN2
 
 
 @triton.jit
@@ -101,8 +101,8 @@ def _validate(
     links += b * 2 * (S + 1)
     i = tl.arange(0, P)[:, None]
     label = tl.load(targets + i, mask=i < s, other=-1)
-    bad = (i < s) & ((label < 0) | (label >= V) | (label == blank))
-    invalid = tl.maximum(invalid, tl.max(tl.max(bad.to(tl.int32), 1), 0))
+    is_invalid = (i < s) & ((label < 0) | (label >= V) | (label == blank))
+    invalid = tl.maximum(invalid, tl.max(tl.max(is_invalid.to(tl.int32), 1), 0))
     # Write through the caches: the status may be in host memory, where the host polls it.
     tl.store(status + b, invalid, cache_modifier=".wt")
     following = tl.full([P], S, tl.int32)
@@ -120,10 +120,10 @@ def _validate(
     tl.store(links + S, tl.max(occurrences, 0))
 
 
-@triton.jit(do_not_specialize=[*VARYING, "V"])
+@triton.jit(do_not_specialize=VARYING)
 def validate_targets(
-    targets, input_lengths, target_lengths, status, links, T, S, V, blank,
-    P: tl.constexpr, BLOCK: tl.constexpr,
+    targets, input_lengths, target_lengths, status, links, T, S, blank,
+    V: tl.constexpr, P: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Store the status and the links of all rows."""
     b = tl.program_id(0).to(tl.int64)
@@ -135,15 +135,15 @@ def score_frames(
     x, targets, input_lengths, target_lengths, status, links, log_norm, scores, states,
     stride_t, stride_b, T, B, S, blank,
     V: tl.constexpr, LOGITS: tl.constexpr, KEEP: tl.constexpr, ALIGN: tl.constexpr,
-    P: tl.constexpr, BLOCK: tl.constexpr,
+    VALIDATE: tl.constexpr, P: tl.constexpr, BLOCK: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, LABELS: tl.constexpr,
 ):  # fmt: skip
     """Compute log_norm and scores, reading the frames once. Set states after the length to 0.
 
-    If P > 0, the first programs also validate the rows, which saves a launch.
+    With VALIDATE, the first programs also validate the rows, which saves a launch.
     """
     b, t, live = _frames(input_lengths, T, B, ROWS)
-    if P:  # noqa: SIM102 (this condition is a constant, the next one is not)
+    if VALIDATE:  # noqa: SIM102 (this condition is a constant, the next one is not)
         if tl.program_id(0) < B:
             _validate(
                 targets, input_lengths, target_lengths, status, links, b, T, S, V, blank, P, BLOCK
@@ -204,7 +204,7 @@ def _sum_losses(loss, target_lengths, total, B, S, MEAN: tl.constexpr):
 
 @triton.jit(do_not_specialize=VARYING)
 def write_gradient(
-    x, targets, input_lengths, target_lengths, links, log_norm, occupied, loss, weight, weight_b,
+    x, targets, input_lengths, target_lengths, links, log_norm, states, loss, weight, weight_b,
     gradient, total, stride_t, stride_b, gradient_t, gradient_b, T, B, S, blank,
     V: tl.constexpr, LOGITS: tl.constexpr, WEIGHTED: tl.constexpr, SUMMED: tl.constexpr,
     MEAN: tl.constexpr, ALIGN: tl.constexpr,
@@ -212,14 +212,14 @@ def write_gradient(
 ):  # fmt: skip
     """gradient (T, B, V) = weight · (softmax - occupation).
 
-    The softmax is written first; then the labels of the target are overwritten. `occupied` are the
-    states after walk_out. The weights are weight (B,) with stride weight_b if WEIGHTED, the weights
+    The softmax is written first; then the labels of the target are overwritten. `states` are those
+    after walk_out. The weights are weight (B,) with stride weight_b if WEIGHTED, the weights
     of a mean if MEAN, otherwise 1. With SUMMED, the sum of the losses is stored in total ().
     """
     b, t, live = _frames(input_lengths, T, B, ROWS)
     s = length(target_lengths, b, S)
     live = live & (t < tl.where(tl.load(loss + b) == float("inf"), 0, T))
-    like: tl.constexpr = occupied.dtype.element_ty
+    like: tl.constexpr = states.dtype.element_ty
     w = tl.full([], 1.0, like)
     if WEIGHTED:
         w = tl.load(weight + b * weight_b).to(like)
@@ -241,7 +241,7 @@ def write_gradient(
         g = w * _softmax(row, v, live & (v < V), high, low, LOGITS)
         tl.store(out + v, tl.where(live, g, 0.0), mask=(t < T) & (v < V))
     tl.debug_barrier()  # below, other threads write to the same elements
-    blanks = occupied + (b * (T + 2) + t) * (2 * (S + 1))
+    blanks = states + (b * (T + 2) + t) * (2 * (S + 1))
     lane = tl.arange(0, LABELS)[None, :]
     share = tl.zeros([ROWS, 1], like)
     for start in range(0, S + 1, LABELS):

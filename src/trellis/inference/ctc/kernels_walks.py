@@ -20,6 +20,8 @@ tuple (m, k, h of the blanks, m, k, h of the labels), each (P,).
 # ruff: noqa: N803
 # mypy: allow-untyped-decorators, allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
 
+from typing import Any, NamedTuple
+
 import triton
 import triton.language as tl
 
@@ -30,6 +32,50 @@ __all__ = ["walk_in", "walk_out"]
 IMPOSSIBLE = tl.constexpr(-(2**28))  # a forbidden frame adds this to the k of a path
 LOWEST = tl.constexpr(-(2**29))  # no k is below this, so the sum of two k fits into 32 bits
 NEVER = tl.constexpr(-(2**27))  # a sum of paths with a k below this contains no allowed path
+
+
+class Walk(NamedTuple):
+    """The route of one program: 2b comes from the left, 2b + 1 from the right.
+
+    The t-th frame is ``first + way · t``. The two programs meet after `half` frames. Lane i works
+    on blank number ``blank[i]`` and label number ``label[i]`` of the target. Lanes after the end of
+    the target are not used.
+    """
+
+    b: Any  # the row of the batch
+    back: Any  # 0 from the left, 1 from the right
+    n: Any  # the number of frames of the row
+    s: Any  # the number of labels of the row
+    width: Any  # S + 1
+    lane: Any  # (P,)
+    blank: Any  # (P,)
+    label: Any  # (P,)
+    skip: Any  # (P,): the label differs from the previous one
+    first: Any
+    way: Any  # 1 or -1
+    half: Any
+    row: Any  # the row of frame 0 in the stored states
+    last: Any  # the row of the last state of the walk from the left; of the other one: + 1
+
+
+@triton.jit
+def _walk(targets, input_lengths, target_lengths, T, S, P: tl.constexpr, KEEP: tl.constexpr):
+    b = (tl.program_id(0) // 2).to(tl.int64)
+    back = tl.program_id(0) % 2
+    n = length(input_lengths, b, T)
+    s = length(target_lengths, b, S)
+    i = tl.arange(0, P)
+    blank = tl.where((back == 1) & (i <= s), s - i, i)
+    label = tl.where((back == 1) & (i < s), s - 1 - i, i)
+    inner = (i > 0) & (i < s)
+    here = tl.load(targets + b * S + label, mask=inner, other=0)
+    previous_label = tl.load(targets + b * S + label + 2 * back - 1, mask=inner, other=0)
+    skip = inner & (here != previous_label)
+    first = (back * (n - 1)).to(tl.int64)
+    row = b * (T + 2) if KEEP else b * 2
+    last = row + (T if KEEP else 0)
+    half = (n + 1 - back) // 2
+    return Walk(b, back, n, s, S + 1, i, blank, label, skip, first, 1 - 2 * back, half, row, last)
 
 
 @triton.jit
@@ -57,6 +103,14 @@ def _normal(m, k):
 
 
 @triton.jit
+def _normalize(state):
+    mb, kb, hb, ml, kl, hl = state
+    mb, kb = _normal(mb, kb)
+    ml, kl = _normal(ml, kl)
+    return mb, kb, hb, ml, kl, hl
+
+
+@triton.jit
 def _before(m, k, i):
     """Return m and k of the previous lane. In float32 one word holds both: one exchange."""
     lane = tl.maximum(i - 1, 0)
@@ -78,22 +132,22 @@ def _entropy_term(w, h):
 
 
 @triton.jit
-def _arrive(state, i, skip, ENTROPY: tl.constexpr):
+def _arrive(walk, state, ENTROPY: tl.constexpr):
     """Return the sums over predecessors: the next state without its frame's probabilities."""
     mb, kb, hb, ml, kl, hl = state
-    mp, kp = _before(ml, kl, i)
+    mp, kp = _before(ml, kl, walk.lane)
     kbb = tl.maximum(kb, kp)
     b_to_b = _times(mb, kb - kbb)
     p_to_b = _times(mp, kp - kbb)
     mbb = b_to_b + p_to_b
-    kp = tl.where(skip, kp, IMPOSSIBLE)
+    kp = tl.where(walk.skip, kp, IMPOSSIBLE)
     kll = tl.maximum(tl.maximum(kl, kb), kp)
     l_to_l = _times(ml, kl - kll)
     b_to_l = _times(mb, kb - kll)
     p_to_l = _times(mp, kp - kll)
     mll = l_to_l + b_to_l + p_to_l
     if ENTROPY:
-        hp = tl.gather(hl, tl.maximum(i - 1, 0), 0)
+        hp = tl.gather(hl, tl.maximum(walk.lane - 1, 0), 0)
         hll = _entropy_term(l_to_l, hl) + _entropy_term(b_to_l, hb) + _entropy_term(p_to_l, hp)
         hb = (_entropy_term(b_to_b, hb) + _entropy_term(p_to_b, hp)) / mbb + tl.log2(mbb)
         hl = hll / mll + tl.log2(mll)
@@ -108,99 +162,80 @@ def _times_score(m, k, y):
 
 
 @triton.jit
-def _emit(state, c, y):
-    """Return the state after a frame with the scores c of the blank and y of the labels."""
+def _emit(state, score):
+    """Return the state after a frame with these scores of the blank and of the labels."""
     mb, kb, hb, ml, kl, hl = state
-    mb, kb = _times_score(mb, kb, c)
-    ml, kl = _times_score(ml, kl, y)
+    mb, kb = _times_score(mb, kb, score[0])
+    ml, kl = _times_score(ml, kl, score[1])
     return mb, kb, hb, ml, kl, hl
 
 
 @triton.jit
 def _choose(go, new, old):
     """Return the new state if `go` is true, otherwise the old state."""
-    mb = tl.where(go, new[0], old[0])
-    kb = tl.where(go, new[1], old[1])
-    hb = tl.where(go, new[2], old[2])
-    ml = tl.where(go, new[3], old[3])
-    kl = tl.where(go, new[4], old[4])
-    hl = tl.where(go, new[5], old[5])
+    mb, kb, hb, ml, kl, hl = new
+    mb, kb, hb = tl.where(go, mb, old[0]), tl.where(go, kb, old[1]), tl.where(go, hb, old[2])
+    ml, kl, hl = tl.where(go, ml, old[3]), tl.where(go, kl, old[4]), tl.where(go, hl, old[5])
     return mb, kb, hb, ml, kl, hl
 
 
 @triton.jit
-def _route(targets, input_lengths, target_lengths, T, S, P: tl.constexpr):
-    """Return the route of program 2b (from the left) or 2b + 1 (from the right).
-
-    The t-th frame is ``first + way · t``. The two programs meet after `half` frames. Lane i works
-    on blank number ``blank[i]`` and label number ``label[i]`` of the target. Lanes after the end of
-    the target are not used.
-    """
-    b = (tl.program_id(0) // 2).to(tl.int64)
-    back = tl.program_id(0) % 2
-    n = length(input_lengths, b, T)
-    s = length(target_lengths, b, S)
-    i = tl.arange(0, P)
-    blank = tl.where((back == 1) & (i <= s), s - i, i)
-    label = tl.where((back == 1) & (i < s), s - 1 - i, i)
-    inner = (i > 0) & (i < s)
-    here = tl.load(targets + b * S + label, mask=inner, other=0)
-    before = tl.load(targets + b * S + label + 2 * back - 1, mask=inner, other=0)
-    first = (back * (n - 1)).to(tl.int64)
-    half = (n + 1 - back) // 2
-    return b, back, n, s, i, blank, label, inner & (here != before), first, 1 - 2 * back, half
+def _load_score(walk, pointer, wanted):
+    """Load log2 p of the blank and of each lane's label at a frame, if `wanted` is true."""
+    c = tl.load(pointer + walk.width - 1, mask=wanted, other=0.0)
+    inside = walk.label < tl.where(wanted, walk.s, 0)
+    return c, tl.load(pointer + walk.label, mask=inside, other=IMPOSSIBLE)
 
 
 @triton.jit
-def _scores(scores, frame, way, s, label, S, left):
-    """Load log2 p of the blank (c) and of each lane's label (y) for four frames, at most `left`."""
-    pointer = scores + frame * (S + 1)
-    by = (S + 1) * way
-    c0 = tl.load(pointer + S, mask=left > 0, other=0.0)
-    y0 = tl.load(pointer + label, mask=label < tl.where(left > 0, s, 0), other=IMPOSSIBLE)
-    c1 = tl.load(pointer + by + S, mask=left > 1, other=0.0)
-    y1 = tl.load(pointer + by + label, mask=label < tl.where(left > 1, s, 0), other=IMPOSSIBLE)
-    c2 = tl.load(pointer + by * 2 + S, mask=left > 2, other=0.0)
-    y2 = tl.load(pointer + by * 2 + label, mask=label < tl.where(left > 2, s, 0), other=IMPOSSIBLE)
-    c3 = tl.load(pointer + by * 3 + S, mask=left > 3, other=0.0)
-    y3 = tl.load(pointer + by * 3 + label, mask=label < tl.where(left > 3, s, 0), other=IMPOSSIBLE)
-    return c0, y0, c1, y1, c2, y2, c3, y3
+def _load_scores(walk, scores, t, end):
+    """Load the scores of the frames t to t + 3 of a walk that has `end` frames."""
+    pointer = scores + (walk.first + walk.way * t) * walk.width
+    by = walk.width * walk.way
+    return (
+        _load_score(walk, pointer, t < end),
+        _load_score(walk, pointer + by, t + 1 < end),
+        _load_score(walk, pointer + by * 2, t + 2 < end),
+        _load_score(walk, pointer + by * 3, t + 3 < end),
+    )
 
 
 @triton.jit
-def _keep(kept, row, blank, label, S, xb, xl, wanted):
+def _keep(walk, kept, row, xb, xl, wanted):
     """Store xb of the blanks and xl of the labels in a row of `kept`, only if `wanted` is true."""
-    pointer = kept + row * (2 * (S + 1))
-    last = tl.where(wanted, S, -1)
-    tl.store(pointer + blank, xb, mask=blank <= last)
-    tl.store(pointer + S + 1 + label, xl, mask=label <= last)
+    pointer = kept + row * (2 * walk.width)
+    last = tl.where(wanted, walk.width - 1, -1)
+    tl.store(pointer + walk.blank, xb, mask=walk.blank <= last)
+    tl.store(pointer + walk.width + walk.label, xl, mask=walk.label <= last)
 
 
 @triton.jit
-def _keep_state(kept, row, blank, label, S, state, wanted, ENTROPY: tl.constexpr):
+def _keep_state(walk, kept, row, state, wanted, ENTROPY: tl.constexpr):
     """Store a state in a row of kept = (states, powers, entropies), only if `wanted` is true."""
-    mb, kb, hb, ml, kl, hl = state
-    _keep(kept[0], row, blank, label, S, mb, ml, wanted)
-    _keep(kept[1], row, blank, label, S, kb, kl, wanted)
+    _keep(walk, kept[0], row, state[0], state[3], wanted)
+    _keep(walk, kept[1], row, state[1], state[4], wanted)
     if ENTROPY:
-        _keep(kept[2], row, blank, label, S, hb, hl, wanted)
+        _keep(walk, kept[2], row, state[2], state[5], wanted)
 
 
 @triton.jit
-def _load_state(kept, row, blank, label, S, wanted, ENTROPY: tl.constexpr):
+def _load_kept(walk, kept, row, wanted, other):
+    """Load what `_keep` has stored, or return `other` if `wanted` is false."""
+    pointer = kept + row * (2 * walk.width)
+    last = tl.where(wanted, walk.width - 1, -1)
+    xb = tl.load(pointer + walk.blank, mask=walk.blank <= last, other=other)
+    return xb, tl.load(pointer + walk.width + walk.label, mask=walk.label <= last, other=other)
+
+
+@triton.jit
+def _load_state(walk, kept, row, wanted, ENTROPY: tl.constexpr):
     """Load the state in a row of `kept`; return an impossible state if `wanted` is false."""
-    at_b = row * (2 * (S + 1)) + blank
-    at_l = row * (2 * (S + 1)) + S + 1 + label
-    last = tl.where(wanted, S, -1)
-    mb = tl.load(kept[0] + at_b, mask=blank <= last, other=1.0)
-    kb = tl.load(kept[1] + at_b, mask=blank <= last, other=IMPOSSIBLE)
-    ml = tl.load(kept[0] + at_l, mask=label <= last, other=1.0)
-    kl = tl.load(kept[1] + at_l, mask=label <= last, other=IMPOSSIBLE)
+    mb, ml = _load_kept(walk, kept[0], row, wanted, 1.0)
+    kb, kl = _load_kept(walk, kept[1], row, wanted, IMPOSSIBLE)
     hb = tl.zeros_like(mb)
     hl = hb
     if ENTROPY:
-        hb = tl.load(kept[2] + at_b, mask=blank <= last, other=0.0)
-        hl = tl.load(kept[2] + at_l, mask=label <= last, other=0.0)
+        hb, hl = _load_kept(walk, kept[2], row, wanted, 0.0)
     return mb, kb, hb, ml, kl, hl
 
 
@@ -210,41 +245,32 @@ def walk_in(
     P: tl.constexpr, KEEP: tl.constexpr, ENTROPY: tl.constexpr,
 ):  # fmt: skip
     """Run both walks up to the middle, one program for each. Scores are read four frames ahead."""
-    b, back, _, s, i, blank, label, skip, first, way, half = _route(
-        targets, input_lengths, target_lengths, T, S, P
-    )
-    scores += b * T * (S + 1)
-    row = b * (T + 2) if KEEP else b * 2
+    walk = _walk(targets, input_lengths, target_lengths, T, S, P, KEEP)
+    scores += walk.b * T * (S + 1)
     kept = (states, powers, entropies)
-    mb = tl.full([P], 1.0, scores.dtype.element_ty)
-    kb = tl.where(i == 0, 0, IMPOSSIBLE)
-    hb = tl.zeros_like(mb)
-    ml = mb
-    kl = tl.full([P], IMPOSSIBLE, tl.int32)
-    hl = hb
-    c0, y0, c1, y1, c2, y2, c3, y3 = _scores(scores, first, way, s, label, S, half)
-    for t in range(0, half, 4):
-        frame = first + way * t
-        ahead = _scores(scores, frame + way * 4, way, s, label, S, half - t - 4)
-        state = (mb, kb, hb, ml, kl, hl)
+    m = tl.full([P], 1.0, scores.dtype.element_ty)
+    k = tl.full([P], IMPOSSIBLE, tl.int32)
+    h = tl.zeros_like(m)
+    state = (m, tl.where(walk.lane == 0, 0, k), h, m, k, h)
+    ahead = _load_scores(walk, scores, 0, walk.half)
+    for t in range(0, walk.half, 4):
+        now = ahead
+        ahead = _load_scores(walk, scores, t + 4, walk.half)
+        row = walk.row + walk.first + walk.way * t
         for u in tl.static_range(4):
-            new = _emit(_arrive(state, i, skip, ENTROPY), (c0, c1, c2, c3)[u], (y0, y1, y2, y3)[u])
-            state = _choose(t + u < half, new, state)
+            new = _emit(_arrive(walk, state, ENTROPY), now[u])
+            state = _choose(t + u < walk.half, new, state)
             if KEEP:
-                place = row + frame + way * u
-                _keep_state(kept, place, blank, label, S, state, t + u < half, ENTROPY)
-        mb, kb = _normal(state[0], state[1])
-        ml, kl = _normal(state[3], state[4])
-        hb = state[2]
-        hl = state[5]
-        c0, y0, c1, y1, c2, y2, c3, y3 = ahead
-    last = row + (T if KEEP else 0) + back
-    _keep_state(kept, last, blank, label, S, (mb, kb, hb, ml, kl, hl), True, ENTROPY)
+                place = row + walk.way * u
+                _keep_state(walk, kept, place, state, t + u < walk.half, ENTROPY)
+        state = _normalize(state)
+    _keep_state(walk, kept, walk.last + walk.back, state, True, ENTROPY)
 
 
 @triton.jit
 def _occupation(arrived, other, zk, inverse, ENTROPY: tl.constexpr):
     """Compute occupation probabilities of blanks and labels; with ENTROPY, also entropy terms."""
+    # A probability is m · 2^k, h is an entropy in bits; b: of blanks, l: of labels; each (P,).
     mb, kb, hb, ml, kl, hl = arrived
     ob = _times(mb * other[0] * inverse, kb + other[1] - zk)
     ol = _times(ml * other[3] * inverse, kl + other[4] - zk)
@@ -264,16 +290,12 @@ def walk_out(
     Each walk continues over the states that the other walk has stored. entropy_weight (1,) float64
     is λ in loss - λ · entropy.
     """
-    b, back, n, s, i, blank, label, skip, first, way, half = _route(
-        targets, input_lengths, target_lengths, T, S, P
-    )
-    scores += b * T * (S + 1)
-    row = b * (T + 2) if KEEP else b * 2
+    walk = _walk(targets, input_lengths, target_lengths, T, S, P, KEEP)
+    scores += walk.b * T * (S + 1)
     kept = (states, powers, entropies)
-    last = row + (T if KEEP else 0)
-    state = _load_state(kept, last + back, blank, label, S, True, ENTROPY)
-    other = _load_state(kept, last + 1 - back, blank, label, S, True, ENTROPY)
-    arrived = _arrive(state, i, skip, ENTROPY)
+    state = _load_state(walk, kept, walk.last + walk.back, True, ENTROPY)
+    other = _load_state(walk, kept, walk.last + 1 - walk.back, True, ENTROPY)
+    arrived = _arrive(walk, state, ENTROPY)
     zk = tl.max(tl.maximum(arrived[1] + other[1], arrived[4] + other[4]), 0)
     ob, _, ol, _ = _occupation(arrived, other, zk, 1.0, False)
     z = tl.sum(ob + ol, 0)
@@ -285,29 +307,24 @@ def walk_out(
         log_z += weight * h
         weight = (weight * LN2).to(z.dtype)
     value = tl.where(zk < NEVER, float("inf"), -log_z * LN2)
-    tl.store(loss + b, value.to(loss.dtype.element_ty), mask=back == 1)
+    tl.store(loss + walk.b, value.to(loss.dtype.element_ty), mask=walk.back == 1)
     if KEEP:
-        mb, kb, hb, ml, kl, hl = state
-        end = tl.where(zk < NEVER, 0, n)
-        c0, y0, c1, y1, c2, y2, c3, y3 = _scores(
-            scores, first + way * half, way, s, label, S, end - half
-        )
-        for t in range(half, end, 4):
-            frame = first + way * t
-            ahead = _scores(scores, frame + way * 4, way, s, label, S, end - t - 4)
+        end = tl.where(zk < NEVER, 0, walk.n)
+        ahead = _load_scores(walk, scores, walk.half, end)
+        for t in range(walk.half, end, 4):
+            now = ahead
+            ahead = _load_scores(walk, scores, t + 4, end)
             # These loads are used after the four steps, which hides the latency of the memory.
-            place = row + frame
-            o0 = _load_state(kept, place, blank, label, S, True, ENTROPY)
-            o1 = _load_state(kept, place + way, blank, label, S, t + 1 < end, ENTROPY)
-            o2 = _load_state(kept, place + way * 2, blank, label, S, t + 2 < end, ENTROPY)
-            o3 = _load_state(kept, place + way * 3, blank, label, S, t + 3 < end, ENTROPY)
-            a0 = _arrive((mb, kb, hb, ml, kl, hl), i, skip, ENTROPY)
-            a1 = _arrive(_emit(a0, c0, y0), i, skip, ENTROPY)
-            a2 = _arrive(_emit(a1, c1, y1), i, skip, ENTROPY)
-            a3 = _arrive(_emit(a2, c2, y2), i, skip, ENTROPY)
-            mb, kb, hb, ml, kl, hl = _emit(a3, c3, y3)
-            mb, kb = _normal(mb, kb)
-            ml, kl = _normal(ml, kl)
+            row = walk.row + walk.first + walk.way * t
+            o0 = _load_state(walk, kept, row, True, ENTROPY)
+            o1 = _load_state(walk, kept, row + walk.way, t + 1 < end, ENTROPY)
+            o2 = _load_state(walk, kept, row + walk.way * 2, t + 2 < end, ENTROPY)
+            o3 = _load_state(walk, kept, row + walk.way * 3, t + 3 < end, ENTROPY)
+            a0 = _arrive(walk, state, ENTROPY)
+            a1 = _arrive(walk, _emit(a0, now[0]), ENTROPY)
+            a2 = _arrive(walk, _emit(a1, now[1]), ENTROPY)
+            a3 = _arrive(walk, _emit(a2, now[2]), ENTROPY)
+            state = _normalize(_emit(a3, now[3]))
             for u in tl.static_range(4):
                 ob, gb, ol, gl = _occupation(
                     (a0, a1, a2, a3)[u], (o0, o1, o2, o3)[u], zk, 1.0 / z, ENTROPY
@@ -315,5 +332,4 @@ def walk_out(
                 if ENTROPY:
                     ob += weight * (gb - ob * h)
                     ol += weight * (gl - ol * h)
-                _keep(states, place + way * u, blank, label, S, ob, ol, t + u < end)
-            c0, y0, c1, y1, c2, y2, c3, y3 = ahead
+                _keep(walk, states, row + walk.way * u, ob, ol, t + u < end)

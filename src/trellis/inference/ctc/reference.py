@@ -4,8 +4,8 @@ import numpy as np
 
 
 def log_softmax(logits):
-    top = logits.max(axis=-1, keepdims=True)
-    return logits - top - np.log(np.exp(logits - top).sum(axis=-1, keepdims=True))
+    maximum = logits.max(axis=-1, keepdims=True)
+    return logits - maximum - np.log(np.exp(logits - maximum).sum(axis=-1, keepdims=True))
 
 
 def _log_add(*terms):
@@ -23,12 +23,12 @@ def _extend(target, blank):
 
 def _shift(row, by):
     """Return row[s - by] for each s, with -inf outside of the row."""
-    out = np.full_like(row, -np.inf)
+    shifted = np.full_like(row, -np.inf)
     if by > 0:
-        out[by:] = row[:-by] if by < len(row) else []
+        shifted[by:] = row[:-by] if by < len(row) else []
     else:
-        out[:by] = row[-by:] if -by < len(row) else []
-    return out
+        shifted[:by] = row[-by:] if -by < len(row) else []
+    return shifted
 
 
 def _forward(u, skip):
@@ -36,8 +36,10 @@ def _forward(u, skip):
     alpha = np.full(u.shape, -np.inf)
     alpha[0, :2] = u[0, :2]
     for t in range(1, len(u)):
-        a = alpha[t - 1]
-        alpha[t] = u[t] + _log_add(a, _shift(a, 1), np.where(skip, _shift(a, 2), -np.inf))
+        previous = alpha[t - 1]
+        alpha[t] = u[t] + _log_add(
+            previous, _shift(previous, 1), np.where(skip, _shift(previous, 2), -np.inf)
+        )
     return alpha
 
 
@@ -49,6 +51,16 @@ def _backward(u, skip):
         b = u[t] + beta[t]
         beta[t - 1] = _log_add(b, _shift(b, -1), _shift(np.where(skip, b, -np.inf), -2))
     return beta
+
+
+def forward(log_probs, target, blank=0):
+    z, skip = _extend(target, blank)
+    return _forward(log_probs[:, z], skip)
+
+
+def backward(log_probs, target, blank=0):
+    z, skip = _extend(target, blank)
+    return _backward(log_probs[:, z], skip)
 
 
 def loss(log_probs, target, blank=0):
@@ -85,11 +97,13 @@ def align(log_probs, target, blank=0):
     u = log_probs[:, z]
     delta = np.full(u.shape, -np.inf)
     delta[0, :2] = u[0, :2]
-    step = np.zeros(u.shape, dtype=int)
+    steps = np.zeros(u.shape, dtype=int)
     for t in range(1, len(u)):
-        d = delta[t - 1]
-        candidates = np.stack([d, _shift(d, 1), np.where(skip, _shift(d, 2), -np.inf)])
-        step[t] = candidates.argmax(axis=0)
+        previous = delta[t - 1]
+        candidates = np.stack(
+            [previous, _shift(previous, 1), np.where(skip, _shift(previous, 2), -np.inf)]
+        )
+        steps[t] = candidates.argmax(axis=0)
         delta[t] = u[t] + candidates.max(axis=0)
     s = len(z) - 1
     if s > 0 and delta[-1, s - 1] >= delta[-1, s]:
@@ -98,14 +112,14 @@ def align(log_probs, target, blank=0):
     labels = np.empty(len(u), dtype=int)
     for t in range(len(u) - 1, -1, -1):
         labels[t] = z[s]
-        s -= step[t, s]
+        s -= steps[t, s]
     return labels, score
 
 
 def collapse(path, blank=0):
     """Return 𝓑(path): merge equal neighbours, then remove blanks."""
-    merged = [v for t, v in enumerate(path) if t == 0 or v != path[t - 1]]
-    return [int(v) for v in merged if v != blank]
+    merged_path = [v for t, v in enumerate(path) if t == 0 or v != path[t - 1]]
+    return [int(v) for v in merged_path if v != blank]
 
 
 def greedy(log_probs, blank=0):
@@ -120,21 +134,21 @@ def beam_search(log_probs, blank=0, beam_width=100, min_log_prob=-np.inf):
     """
     beam = {(): (0.0, -np.inf)}
     for scores in log_probs:
-        new = {}
+        new_beam = {}
 
-        def add(y, blank_mass, label_mass, new=new):
-            old_blank, old_label = new.get(y, (-np.inf, -np.inf))
-            new[y] = (_log_add(old_blank, blank_mass), _log_add(old_label, label_mass))
+        def add(y, blank_gain, label_gain, new_beam=new_beam):
+            old_blank, old_label = new_beam.get(y, (-np.inf, -np.inf))
+            new_beam[y] = (_log_add(old_blank, blank_gain), _log_add(old_label, label_gain))
 
         for v in np.flatnonzero((scores >= min_log_prob) | (scores == scores.max())):
-            for y, (minus, star) in beam.items():
+            for y, (blank_mass, label_mass) in beam.items():
                 if v == blank:
-                    add(y, _log_add(minus, star) + scores[v], -np.inf)
+                    add(y, _log_add(blank_mass, label_mass) + scores[v], -np.inf)
                 elif y and y[-1] == v:
-                    add(y, -np.inf, star + scores[v])
-                    add((*y, int(v)), -np.inf, minus + scores[v])
+                    add(y, -np.inf, label_mass + scores[v])
+                    add((*y, int(v)), -np.inf, blank_mass + scores[v])
                 else:
-                    add((*y, int(v)), -np.inf, _log_add(minus, star) + scores[v])
-        best = sorted(new.items(), key=lambda item: -_log_add(*item[1]))
+                    add((*y, int(v)), -np.inf, _log_add(blank_mass, label_mass) + scores[v])
+        best = sorted(new_beam.items(), key=lambda item: -_log_add(*item[1]))
         beam = dict(item for item in best[:beam_width] if _log_add(*item[1]) > -np.inf)
     return [(list(y), _log_add(*masses)) for y, masses in beam.items()]

@@ -22,11 +22,10 @@ from torch import Tensor
 from trellis.inference.ctc import kernels_frames as kernels
 from trellis.inference.ctc.kernels_walks import walk_in, walk_out
 from trellis.inference.gpu.launch import (
-    Call,
     LaunchPlan,
     find_plan,
     launch,
-    on_device,
+    options_of_walk,
     power_of_two,
 )
 from trellis.inference.gpu.status import RowStatus
@@ -36,6 +35,12 @@ __all__ = ["CTCPlan", "find_plan", "weighted_gradient"]
 _TILE = 1024  # elements per program: 8 per thread
 _FRAME_WARPS = 4  # warps of the kernels that are parallel over frames
 _MAX_WALK_WARPS = 16  # warps of a walk; up to 512 labels, each lane has one thread
+
+# Names of tensors for the kernels; the head of kernels_frames.py explains them.
+_BATCH = ("x", "targets", "input_lengths", "target_lengths")
+_INPUTS = (*_BATCH, "entropy_weight", "weight")
+_OUTPUTS = {"now": ("gradient",), "later": ("log_norm", "states", "links"), "no": ()}
+_SAVED = (*_BATCH, "loss", *_OUTPUTS["later"])
 
 
 class CTCPlan(LaunchPlan):
@@ -59,8 +64,6 @@ class CTCPlan(LaunchPlan):
     tensor(0.7500)
     """
 
-    specialized_on_alignment = True
-
     def __init__(
         self,
         batch: tuple[Tensor, ...],
@@ -70,48 +73,51 @@ class CTCPlan(LaunchPlan):
         gradient: str = "later",
         reduction: str = "none",
     ) -> None:
-        x, targets = (_contiguous_classes(batch[0]), batch[1])
-        frames, rows, self.classes = x.shape
-        self.shape, self.labels = (frames, rows), targets.shape[1]
+        x = _contiguous_classes(batch[0])
+        frames, rows, _ = x.shape
+        self.shape, self.labels = (frames, rows), batch[1].shape[1]
         self.blank, self.logits, self.entropy = blank, logits, entropy
         self.gradient, self.summed = gradient, reduction != "none"
         self.dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
         width = self.labels + 1
-        self.strides = x.stride()[:2]
-        output = torch.empty_like(x)  # its strides differ from those of x if x is not dense
-        self.output_strides = output.stride()[:2]
         self.states = (rows, 2 if gradient == "no" else frames + 2, 2, width)
-        states = rows * self.states[1] * 2 * width
-        norms = frames * rows if logits else 1
-        saved = gradient == "later"  # then the caller stores states, log_norm and links
-        workspace = [
-            (rows * frames * width, self.dtype),  # scores
-            (states, torch.int32),  # powers
-            (states if entropy else 1, self.dtype),  # entropies
-            (1 if saved else states, self.dtype),  # states
-            (1 if saved else norms, torch.float64),  # log_norm
-            (1 if saved else rows * 2 * width, torch.int32),  # links
-            (rows, self.dtype),  # loss of each row
-            (rows, torch.int32),  # status
-        ]
-        flags = {"LOGITS": logits, "KEEP": gradient != "no", "ALIGN": _alignment(x)}
-        sizes = _tile_sizes(frames, self.classes, width)
-        lanes = _lanes(width)
-        pairs = {"P": lanes, "BLOCK": max(1, 4096 // lanes)}
+        integers, constants, programs = _sizes(x, torch.empty_like(x), self.labels, logits)
+        lanes = constants["P"]
+        walk, frame = (
+            options_of_walk(min(lanes // 32, _MAX_WALK_WARPS)),
+            {"num_warps": _FRAME_WARPS},
+        )
         # score_frames validates only with "now": the code needs registers and slows large inputs.
-        inside = pairs if gradient == "now" else {"P": 0, "BLOCK": 0}
-        warps = min(lanes // 32, _MAX_WALK_WARPS)
-        walk = {"P": lanes, "KEEP": gradient != "no", "ENTROPY": entropy, "num_warps": warps}
-        launches: list[Any] = [(kernels.score_frames, {**sizes, **flags, **inside})]
-        launches += [(walk_in, walk), (walk_out, walk)]
+        flags = {"VALIDATE": gradient == "now", "KEEP": gradient != "no", "ENTROPY": entropy}
+        flags |= {"WEIGHTED": False, "SUMMED": self.summed, "MEAN": reduction == "mean"}
+        launches: list[Any] = [(kernels.score_frames, programs, frame)]
+        launches += [(walk_in, 2 * rows, walk), (walk_out, 2 * rows, walk)]
         if gradient == "now":
-            last = {"LOGITS": logits, "WEIGHTED": False, "ALIGN": _alignment(x, output)}
-            last |= {"SUMMED": self.summed, "MEAN": reduction == "mean"}
-            launches.append((kernels.write_gradient, {**sizes, **last}))
+            launches.append((kernels.write_gradient, programs, frame))
         else:
-            launches.insert(0, (kernels.validate_targets, pairs))
-        super().__init__(launches, workspace)
-        self.frame_programs = -(-frames // sizes["ROWS"]) * rows
+            launches.insert(0, (kernels.validate_targets, rows, frame))
+        super().__init__(
+            launches,
+            (*_INPUTS, "total", *(() if self.summed else ("loss",)), *_OUTPUTS[gradient]),
+            self._workspace(),
+            {**integers, "blank": blank, "weight_b": 1},
+            {**constants, **flags},
+        )
+
+    def _workspace(self) -> dict[str, Any]:
+        """Return size and type of the arrays, by name; see the head of kernels_frames.py."""
+        (frames, rows), width = self.shape, self.labels + 1
+        states = rows * self.states[1] * 2 * width
+        return {
+            "scores": (rows * frames * width, self.dtype),
+            "powers": (states, torch.int32),
+            "entropies": (states if self.entropy else 1, self.dtype),
+            "states": (states, self.dtype),
+            "log_norm": (frames * rows if self.logits else 1, torch.float64),
+            "links": (rows * 2 * width, torch.int32),
+            "loss": (rows, self.dtype),
+            "status": (rows, torch.int32),
+        }
 
     def run(
         self, batch: tuple[Any, ...], status: RowStatus | None = None, entropy: float = 0.0
@@ -124,45 +130,21 @@ class CTCPlan(LaunchPlan):
         x, targets = _contiguous_classes(x), targets.contiguous()
         new, rows = x.new_empty, self.shape[1]
         loss = new(() if self.summed else (rows,), dtype=self.dtype)
+        # Kernels do not read absent tensors, so any tensor can be passed instead.
         weight = new((1,), dtype=torch.float64).fill_(entropy) if self.entropy else loss
-        outputs = [loss, loss, loss, loss]
+        outputs: list[Tensor] = []
         saved: tuple[Tensor, ...] = ()
         if self.gradient == "now":
-            gradient = torch.empty_like(x)
-            outputs, saved = [gradient, loss, loss, loss], (gradient,)
+            outputs = [torch.empty_like(x)]
+            saved = tuple(outputs)
         elif self.gradient == "later":
             states = new(self.states, dtype=self.dtype)
             log_norm = new(self.shape if self.logits else (0, 0), dtype=torch.float64)
-            links = new((rows, 2, self.labels + 1), dtype=torch.int32)
-            outputs = [loss, states, log_norm, links]
-            saved = (x, targets, *lengths, loss, log_norm, states, links)
-        self.launch([x, targets, *lengths, loss, weight, *outputs], status)
+            outputs = [log_norm, states, new((rows, 2, self.labels + 1), dtype=torch.int32)]
+            saved = (x, targets, *lengths, loss, *outputs)
+        losses = [loss] if self.summed else [loss, loss]
+        self.launch([x, targets, *lengths, weight, loss, *losses, *outputs], status)
         return loss, saved
-
-    def arguments(self, tensors: Sequence[Any], workspace: Sequence[Any]) -> list[Call]:
-        """Return programs and arguments of each kernel; see LaunchPlan."""
-        x, targets, ends, sizes, value, weight, gradient, *outputs = tensors
-        scores, powers, entropies, states, log_norm, links, losses, status = workspace
-        if self.gradient == "later":
-            states, log_norm, links = outputs
-        loss = losses if self.summed else value
-        (frames, rows), labels, blank = self.shape, self.labels, self.blank
-        target = (targets, ends, sizes)
-        score = (x, *target, status, links, log_norm, scores, states, *self.strides, frames, rows)
-        walk = (scores, *target, states, powers, entropies)
-        calls: list[Call] = [
-            (self.frame_programs, (*score, labels, blank)),
-            (2 * rows, (*walk, frames, labels)),
-            (2 * rows, (*walk, loss, weight, frames, labels)),
-        ]
-        if self.gradient != "now":
-            validate = (*target, status, links, frames, labels, self.classes, blank)
-            return [(rows, validate), *calls]
-        write = (
-            x, *target, links, log_norm, states, loss, loss, 1, gradient, value, *self.strides,
-            *self.output_strides, frames, rows, labels, blank,
-        )  # fmt: skip
-        return [*calls, (self.frame_programs, write)]
 
     def gradients(self, saved: Sequence[Tensor], weight: Tensor) -> tuple[Tensor]:
         """Return the gradient of Σ weight · loss with respect to the input, (T, B, V)."""
@@ -177,49 +159,47 @@ def weighted_gradient(saved: Sequence[Tensor], weight: Tensor, blank: int, logit
     The plan must have the gradient "later". The result is 0 after the lengths, and in rows whose
     loss is infinite.
     """
-    x, targets, ends, sizes, loss, log_norm, states, links = saved
-    frames, rows, classes = x.shape
-    labels = targets.shape[1]
+    x, targets = saved[:2]
     gradient = torch.empty_like(x)
     output = _contiguous_classes(gradient)
-    with on_device(x):
-        tile = _tile_sizes(frames, classes, labels + 1)
-        programs = -(-frames // tile["ROWS"]) * rows
-        arguments = (
-            x, targets, ends, sizes, links, log_norm, states, loss, weight, weight.stride(0),
-            output, loss, *x.stride()[:2], *output.stride()[:2], frames, rows, labels, blank,
-        )  # fmt: skip
-        settings = (frames, classes, labels + 1, logits, _alignment(x, output))
-        launch(kernels.write_gradient, programs, arguments, _gradient_constants, *settings)
+    integers, constants, programs = _sizes(x, output, targets.shape[1], logits)
+    tensors = (*saved, weight, saved[4], output)
+    names = (*_SAVED, "weight", "total", "gradient")
+    launch(
+        kernels.write_gradient,
+        programs,
+        _FRAME_WARPS,
+        dict(zip(names, tensors, strict=True)),
+        {**integers, "blank": blank, "weight_b": weight.stride(0)},
+        {**constants, "WEIGHTED": True, "SUMMED": False, "MEAN": False},
+    )
     return gradient if output is gradient else gradient.copy_(output)
-
-
-def _gradient_constants(
-    frames: int, classes: int, width: int, logits: bool, alignment: int
-) -> dict[str, int]:
-    """Return the constants of write_gradient for weighted rows."""
-    flags = {"LOGITS": logits, "WEIGHTED": True, "SUMMED": False, "MEAN": False}
-    return {**_tile_sizes(frames, classes, width), **flags, "ALIGN": alignment}
 
 
 def _contiguous_classes(x: Tensor) -> Tensor:
     return x if x.stride(2) == 1 else x.contiguous()
 
 
-def _alignment(*tensors: Tensor) -> int:
-    """Return the largest power of two ≤ 16 that divides all strides of frames: a load's width."""
-    return gcd(16, *(stride for tensor in tensors for stride in tensor.stride()[:2]))
-
-
-def _tile_sizes(frames: int, classes: int, width: int) -> dict[str, int]:
-    """Return the tile sizes of the kernels that are parallel over frames. `width` is S + 1."""
+def _sizes(
+    x: Tensor, output: Tensor, labels: int, logits: bool
+) -> tuple[dict[str, int], dict[str, int], int]:
+    """Return integers, constants and the number of programs of kernels parallel over frames."""
+    (frames, rows, classes), width = x.shape, labels + 1
     columns = min(power_of_two(classes), _TILE)
-    rows = min(_TILE // columns, power_of_two(frames), 32)
-    labels = min(power_of_two(width), _TILE // rows)
-    sizes = {"V": classes, "ROWS": rows, "COLUMNS": columns, "LABELS": labels}
-    return {**sizes, "num_warps": _FRAME_WARPS}
-
-
-def _lanes(width: int) -> int:
-    """Return the lanes of a walk: one for each blank and label, at least 32 (one warp)."""
-    return max(power_of_two(width), 32)
+    height = min(_TILE // columns, power_of_two(frames), 32)
+    strides = (*x.stride()[:2], *output.stride()[:2])
+    lanes = max(power_of_two(width), 32)
+    names = ("stride_t", "stride_b", "gradient_t", "gradient_b")
+    integers = {"T": frames, "B": rows, "S": labels, **dict(zip(names, strides, strict=True))}
+    constants = {
+        "V": classes,
+        "ROWS": height,
+        "COLUMNS": columns,
+        "LABELS": min(power_of_two(width), _TILE // height),
+        "LOGITS": logits,
+        # the largest power of two ≤ 16 that divides all strides of frames: a load's width
+        "ALIGN": gcd(16, *strides),
+        "P": lanes,
+        "BLOCK": max(1, 4096 // lanes),
+    }
+    return integers, constants, -(-frames // height) * rows

@@ -2,11 +2,9 @@
 
 Triton chooses the compiled version of a kernel from all arguments of each launch. In Python this
 takes about 55 µs, longer than a small batch takes on the GPU. So everything that depends only on
-the signature of a batch (shapes, strides and types, not values) is prepared once:
-
-- a `LaunchPlan` holds all kernels of a layer for one signature. A later batch of that signature
-  needs one buffer, the addresses of its tensors, and the launches.
-- `launch` does the same for a single kernel.
+the signature of a batch (shapes, strides and types, not values) is prepared once, in a
+`LaunchPlan`. A later batch of that signature needs one buffer, the addresses of its tensors, and
+the launches.
 
 `find_plan` looks a plan up by the signature of a batch. If there is one, the shapes and types of
 the batch were validated when the plan was made, and are not validated again.
@@ -14,8 +12,9 @@ the batch were validated when the plan was made, and are not validated again.
 
 # mypy: allow-untyped-calls
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import torch
@@ -24,7 +23,15 @@ from torch import Tensor
 
 from trellis.inference.gpu.status import RowStatus
 
-__all__ = ["LaunchPlan", "find_plan", "launch", "on_device", "power_of_two", "signature"]
+__all__ = [
+    "LaunchPlan",
+    "find_plan",
+    "launch",
+    "on_device",
+    "options_of_walk",
+    "power_of_two",
+    "signature",
+]
 
 Call = tuple[int, tuple[Any, ...]]  # programs, arguments before the constants
 B = TypeVar("B", bound=tuple[Any, ...])  # a batch: tensors, or None for absent ones
@@ -36,7 +43,7 @@ _MAX_PREPARED = 4096
 _VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
 _ALIGNMENT = 64  # arrays of a workspace start at multiples of 64 bytes, like PyTorch's tensors
 
-_prepared: dict[Any, Any] = {}  # plans by signature, and compiled kernels by their arguments
+_prepared: dict[Any, Any] = {}  # plans by signature
 
 
 def signature(settings: Any, *tensors: Any) -> Any:
@@ -60,123 +67,148 @@ def signature(settings: Any, *tensors: Any) -> Any:
 
 
 def find_plan(
-    build: Callable[..., P], batch: B, settings: tuple[Any, ...], validate: Callable[[B], B]
+    build: Callable[..., P],
+    batch: B,
+    settings: tuple[Any, ...],
+    validate: Callable[[B], B] | None = None,
 ) -> tuple[P, B]:
     """Return the plan for a batch of tensors, and the batch as the plan takes it.
 
     For a new signature, `validate` is called first: it raises an error or returns the batch with
     its tensors converted. Then ``build(batch, *settings)`` creates the plan.
     """
-    plan = _prepared.get(signature((build, settings), *batch))
+    key = signature((build, settings), *batch)
+    plan = _prepared.get(key)
     if plan is None:
-        batch = validate(batch)
-        key = signature((build, settings), *batch)
-        plan = _prepared.get(key)
+        if validate is not None:
+            batch = validate(batch)
+            key = signature((build, settings), *batch)
+            plan = _prepared.get(key)
         if plan is None:
             plan = build(batch, *settings)
-            _store(key, plan)
+            if len(_prepared) >= _MAX_PREPARED:
+                _prepared.clear()
+            _prepared[key] = plan
     return plan, batch
-
-
-def _store(key: Any, entry: Any) -> None:
-    if len(_prepared) >= _MAX_PREPARED:
-        _prepared.clear()
-    _prepared[key] = entry
 
 
 class LaunchPlan:
     """Kernels that are launched one after the other, prepared for batches of one signature.
 
-    ``kernels`` are pairs of a kernel and its constants and options. ``workspace`` gives size and
-    type of the arrays that the kernels share; the last one is the row status, (B,) int32.
-    Subclasses implement `arguments`, which returns the arguments of each kernel.
-    """
+    A kernel gets its arguments by the names of its parameters: these are names of `tensors`, of
+    arrays of the workspace, of integers, or of constants.
 
-    specialized_on_alignment = False
-    """True if Triton compiles the kernels for addresses that are multiples of 16."""
+    kernels
+        Each kernel with its number of programs and its options for Triton.
+    tensors
+        The names of the tensors that `launch` takes. A name may be used twice: the last one counts.
+    workspace
+        Size and type of the arrays that the kernels share. Arrays that are also tensors, or that
+        no kernel uses, are not allocated. The last array is the row status, (B,) int32.
+    """
 
     def __init__(
         self,
-        kernels: Sequence[tuple[Any, dict[str, Any]]],
-        workspace: Sequence[tuple[int, torch.dtype]],
+        kernels: Sequence[tuple[Any, int, Mapping[str, int]]],
+        tensors: Sequence[str],
+        workspace: Mapping[str, tuple[int, torch.dtype]],
+        integers: Mapping[str, int],
+        constants: Mapping[str, Any],
     ) -> None:
-        self.kernels = kernels
-        self.arrays: list[tuple[int, int, torch.dtype]] = []  # begin and end in bytes
-        begin = 0
-        for size, dtype in workspace:
-            end = begin + size * dtype.itemsize
-            self.arrays.append((begin, end, dtype))
-            begin = -(-end // _ALIGNMENT) * _ALIGNMENT
-        self.bytes = begin
-        self._compiled: list[Any] = []
-
-    def arguments(self, tensors: Sequence[Any], workspace: Sequence[Any]) -> list[Call]:
-        """Return programs and arguments of each kernel. Tensors and workspace may be addresses."""
-        raise NotImplementedError
+        names = {name for kernel, _, _ in kernels for name in kernel.arg_names} - {*tensors}
+        workspace = {name: array for name, array in workspace.items() if name in names}
+        index = {name: i for i, name in enumerate((*tensors, *workspace, *integers))}
+        self._kernels: list[Any] = []
+        self._calls: list[tuple[int, Callable[[Any], tuple[Any, ...]]]] = []
+        for kernel, programs, options in kernels:
+            used = {name: x for name, x in constants.items() if name in kernel.arg_names}
+            self._kernels.append((kernel, {**used, **options, "enable_fp_fusion": True}))
+            places = [index[name] for name in kernel.arg_names if name not in used]
+            self._calls.append((programs, itemgetter(*places)))
+        self._arrays: dict[str, tuple[int, int, torch.dtype]] = {}  # begin and end in bytes
+        self._bytes = 0
+        for name, (size, dtype) in workspace.items():
+            end = self._bytes + size * dtype.itemsize
+            self._arrays[name] = (self._bytes, end, dtype)
+            self._bytes = -(-end // _ALIGNMENT) * _ALIGNMENT
+        self._begins = [begin for begin, _, _ in self._arrays.values()]
+        self._integers = tuple(integers.values())
+        self._compiled: dict[tuple[bool, ...], Any] = {}  # by the alignment of the tensors
 
     def launch(self, tensors: Sequence[Tensor], status: RowStatus | None = None) -> Tensor:
-        """Launch all kernels on the tensors of a batch; return the workspace.
+        """Launch all kernels on tensors, in the order of their names; return the workspace.
 
         The kernels write the row status to `status`. If that is None, they write it to the
         workspace, and it is not read.
         """
-        memory = tensors[0].new_empty(self.bytes, dtype=torch.uint8)
+        memory = tensors[0].new_empty(self._bytes, dtype=torch.uint8)
         with on_device(memory):
             addresses = [x.data_ptr() for x in tensors]
-            is_compiled = self._compiled and not (
-                self.specialized_on_alignment and any(a % 16 for a in addresses)
-            )
-            if is_compiled:
+            # Triton compiles some kernels for addresses that are multiples of 16.
+            alignment = tuple([address % 16 == 0 for address in addresses])
+            compiled_kernels = self._compiled.get(alignment)
+            if compiled_kernels is not None:
                 base = memory.data_ptr()
-                places = [base + begin for begin, _, _ in self.arrays]
+                places = [base + begin for begin in self._begins]
                 if status is not None:
                     places[-1] = status.address
-                _launch_compiled(self._compiled, self.arguments(addresses, places))
+                _launch_compiled(compiled_kernels, self._arguments([*addresses, *places]))
                 return memory
             views = self.views(memory)
             if status is not None:
-                views[-1] = status.tensor
-            calls = self.arguments(tensors, views)
-            compiled = [
+                views["status"] = status.tensor
+            calls = self._arguments([*tensors, *views.values()])
+            compiled_kernels = [
                 _launch_first(kernel, *call, constants)
-                for (kernel, constants), call in zip(self.kernels, calls, strict=True)
+                for (kernel, constants), call in zip(self._kernels, calls, strict=True)
             ]
-            aligned = not any(a % 16 for a in addresses)
-            if all(compiled) and (aligned or not self.specialized_on_alignment):
-                self._compiled = compiled
+            if all(compiled_kernels):
+                self._compiled[alignment] = compiled_kernels
         return memory
 
-    def views(self, memory: Tensor) -> list[Tensor]:
-        """Return the arrays of a workspace as views of its memory."""
-        return [memory[begin:end].view(dtype) for begin, end, dtype in self.arrays]
+    def _arguments(self, values: list[Any]) -> list[Call]:
+        """Return programs and arguments of each kernel from tensors and arrays, or addresses."""
+        values += self._integers
+        return [(programs, choose(values)) for programs, choose in self._calls]
+
+    def views(self, memory: Tensor) -> dict[str, Tensor]:
+        """Return the arrays of a workspace, by name, as views of its memory."""
+        return {
+            name: memory[begin:end].view(dtype)
+            for name, (begin, end, dtype) in self._arrays.items()
+        }
 
 
 def launch(
     kernel: Any,
     programs: int,
-    arguments: tuple[Any, ...],
-    choose_constants: Callable[..., dict[str, Any]],
-    *settings: Any,
+    warps: int,
+    tensors: Mapping[str, Tensor],
+    integers: Mapping[str, int],
+    constants: Mapping[str, Any],
 ) -> None:
-    """Run ``kernel[(programs,)](*arguments, **choose_constants(*settings))`` from a cache.
+    """Launch one kernel by a plan from the cache; see `LaunchPlan`."""
+    names = tuple(tensors)
+    settings = (kernel, programs, warps, names, (*integers.items(),), (*constants.items(),))
+    plan, values = find_plan(_plan_launch, tuple(tensors.values()), settings)
+    plan.launch(values)
 
-    `arguments` are tensors and integers. The cache key of the compiled kernel is everything that
-    can change it: types and alignment of the tensors, the integers, and the settings.
+
+def _plan_launch(
+    _: Any, kernel: Any, programs: int, warps: int, names: Any, integers: Any, constants: Any
+) -> LaunchPlan:
+    call = (kernel, programs, {"num_warps": warps})
+    return LaunchPlan([call], names, {}, dict(integers), dict(constants))
+
+
+def options_of_walk(warps: int, registers: int = 255) -> dict[str, int]:
+    """Return Triton's options for a kernel whose steps depend on each other.
+
+    Only a few warps run on a multiprocessor, so each may use many registers. Without a limit, the
+    assembler assumes that many warps hide latencies: it saves registers, and the loads and shuffles
+    of a step wait for each other: up to two thirds more cycles per step, by the machine code.
     """
-    device = torch.cuda.current_device() if isinstance(kernel, triton.JITFunction) else None
-    values = [a if type(a) is int else a.data_ptr() for a in arguments]
-    types = [
-        a if type(a) is int else (a.dtype, value % 16)
-        for a, value in zip(arguments, values, strict=True)
-    ]
-    key = (id(kernel), device, settings, *types)
-    compiled = _prepared.get(key)
-    if compiled is not None:
-        _launch_compiled([compiled], [(programs, tuple(values))])
-        return
-    compiled = _launch_first(kernel, programs, arguments, choose_constants(*settings))
-    if compiled is not None:
-        _store(key, compiled)
+    return {"num_warps": warps, "maxnreg": min(registers, 2**16 // (32 * warps))}
 
 
 def _launch_first(
@@ -187,36 +219,38 @@ def _launch_first(
     The result is None in Triton's interpreter, and in Triton before 3.6, which launches kernels in
     another way.
     """
-    compiled = kernel[(programs,)](*arguments, **constants)
+    compiled_kernel = kernel[(programs,)](*arguments, **constants)
     if _VERSION < (3, 6) or not isinstance(kernel, triton.JITFunction):
         return None
-    trailing = [constants[name] for name in kernel.arg_names[len(arguments) :]]
-    return (*_entry_point(compiled), trailing)
+    trailing_constants = [constants[name] for name in kernel.arg_names[len(arguments) :]]
+    return (*_entry_point(compiled_kernel), trailing_constants)
 
 
-def _launch_compiled(compiled: Sequence[Any], calls: Sequence[Call]) -> None:
+def _launch_compiled(compiled_kernels: Sequence[Any], calls: Sequence[Call]) -> None:
     """Launch kernels that `_launch_first` has returned, each with its programs and arguments.
 
-    Tensors are passed as addresses: Triton calls the driver for a tensor, but not for an integer.
-    Integers must be the same as in the first launch. Alignments must be the same too if the kernel
+    Pass the address of a tensor, not the tensor: for a tensor, Triton calls the driver. All other
+    integers must be the same as in the first launch. Alignments must be the same too if the kernel
     is specialised on them.
     """
     stream = triton.runtime.driver.active.get_current_stream(torch.cuda.current_device())
-    for (run, hidden, constants), (programs, arguments) in zip(compiled, calls, strict=True):
+    for (run, hidden, constants), (programs, arguments) in zip(
+        compiled_kernels, calls, strict=True
+    ):
         run(programs, 1, 1, stream, *hidden, *arguments, *constants)
 
 
-def _entry_point(compiled: Any) -> tuple[Any, tuple[Any, ...]]:
+def _entry_point(compiled_kernel: Any) -> tuple[Any, tuple[Any, ...]]:
     """Return the function that launches a compiled kernel, and its arguments after the stream."""
-    run = compiled.run
-    hooks = (compiled.packed_metadata, None, None, None)
+    run = compiled_kernel.run
+    hooks = (compiled_kernel.packed_metadata, None, None, None)
     scratch = ("global_scratch_size", "profile_scratch_size")
     if _VERSION != (3, 6) or any(getattr(run, name, 1) for name in scratch):
-        return run, (compiled.function, *hooks)
+        return run, (compiled_kernel.function, *hooks)
     # In Triton 3.6 `run` is a Python function that allocates scratch memory and then calls
     # run.launch. Kernels without scratch memory can skip it.
     options = (run.launch_cooperative_grid, run.launch_pdl, None, None)
-    return run.launch, (compiled.function, *options, *hooks)
+    return run.launch, (compiled_kernel.function, *options, *hooks)
 
 
 def power_of_two(size: int) -> int:

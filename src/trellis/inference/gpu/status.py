@@ -15,55 +15,35 @@ __all__ = ["RowStatus"]
 
 _UNKNOWN = -1
 _SPIN = 2e-4  # seconds to poll before synchronising the stream, which lets other threads run
-_MAX_PENDING = 64  # with this number of pending buffers, wait for all kernels
+_MAX_BUFFERS = 64  # with this number of buffers that kernels may write to, wait for all kernels
 
 
 class _Buffer(NamedTuple):
     tensor: Tensor  # (a power of two,) int32, pinned if the device is a GPU
     array: Any  # the same memory in NumPy, which reads it faster
     address: int
-    device: torch.device  # the device of the kernels that write to the buffer
 
 
-class _Pool:
-    """Buffers for reuse: allocating pinned memory takes milliseconds and stops all streams."""
-
-    def __init__(self) -> None:
-        self.free: dict[tuple[int, torch.device], list[_Buffer]] = {}
-        self.pending: list[tuple[_Buffer, int]] = []  # a kernel may still write to the first rows
-
-    def take(self, rows: int, device: torch.device) -> _Buffer:
-        """Return a buffer with space for `rows` numbers that no kernel writes to."""
-        size = 1 << (rows - 1).bit_length()
-        free = self.free.setdefault((size, device), [])
-        if not free and self.pending:
-            self._recover()
-        if free:
-            return free.pop()
-        pinned = device.type == "cuda"
-        # Without device="cpu", torch.set_default_device would decide where the tensor is.
-        tensor = torch.empty(size, dtype=torch.int32, device="cpu", pin_memory=pinned)
-        return _Buffer(tensor, tensor.numpy(), tensor.data_ptr(), device)
-
-    def give_back(self, buffer: _Buffer) -> None:
-        """Make a buffer that has been read available for reuse."""
-        self.free.setdefault((len(buffer.array), buffer.device), []).append(buffer)
-
-    def _recover(self) -> None:
-        """Free the pending buffers whose kernels have finished. If there are many, wait for all."""
-        pending, self.pending = self.pending, []
-        if len(pending) >= _MAX_PENDING:
-            for device in {buffer.device for buffer, _ in pending if buffer.device.type == "cuda"}:
-                torch.cuda.synchronize(device)
-            pending = [(buffer, 0) for buffer, _ in pending]
-        for buffer, rows in pending:
-            if _UNKNOWN in buffer.array[:rows].tolist():
-                self.pending.append((buffer, rows))
-            else:
-                self.give_back(buffer)
+# Buffers for reuse, by size and device: allocating pinned memory takes milliseconds and stops all
+# streams. If wait() was not called, a kernel may still write to a buffer, which then is not reused.
+_buffers: dict[tuple[int, torch.device], list[_Buffer]] = {}
 
 
-_pool = _Pool()
+def _take_buffer(size: int, device: torch.device) -> _Buffer:
+    """Return a buffer that no kernel can still be writing to."""
+    buffers = _buffers.setdefault((size, device), [])
+    for _ in range(len(buffers)):
+        buffer = buffers.pop()
+        if _UNKNOWN not in buffer.array.tolist():
+            return buffer
+        buffers.insert(0, buffer)
+    if len(buffers) >= _MAX_BUFFERS:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return buffers.pop()
+    # Without device="cpu", torch.set_default_device would decide where the tensor is.
+    tensor = torch.zeros(size, dtype=torch.int32, device="cpu", pin_memory=device.type == "cuda")
+    return _Buffer(tensor, tensor.numpy(), tensor.data_ptr())
 
 
 class RowStatus:
@@ -77,9 +57,11 @@ class RowStatus:
 
     def __init__(self, rows: int, device: torch.device) -> None:
         """Take a buffer for `rows` rows on a GPU, or on the CPU for Triton's interpreter."""
-        self._buffer: _Buffer | None = _pool.take(rows, device)
-        self.tensor, array, self.address, self.device = self._buffer
-        self._rows = array[:rows]
+        size = 1 << (rows - 1).bit_length()
+        self._buffer: _Buffer | None = _take_buffer(size, device)
+        self._free = _buffers[size, device]
+        self.tensor, array, self.address = self._buffer
+        self.device, self._rows = device, array[:rows]
         self._rows.fill(_UNKNOWN)
 
     def wait(self) -> list[int]:
@@ -94,9 +76,7 @@ class RowStatus:
             if now - start > _SPIN:
                 status = self._synchronize()
                 break
-        buffer, self._buffer = self._buffer, None
-        assert buffer is not None
-        _pool.give_back(buffer)
+        self._release()
         return list(status)
 
     def _synchronize(self) -> list[int]:
@@ -109,8 +89,10 @@ class RowStatus:
             )
         return status
 
-    def __del__(self, pool: _Pool = _pool) -> None:
-        """Keep the buffer as pending if wait() was not called: a kernel may still write to it."""
-        buffer = getattr(self, "_buffer", None)
+    def _release(self) -> None:
+        """Make the buffer available, also without wait(): its values show if it may be reused."""
+        buffer, self._buffer = getattr(self, "_buffer", None), None
         if buffer is not None:
-            pool.pending.append((buffer, len(self._rows)))
+            self._free.append(buffer)
+
+    __del__ = _release

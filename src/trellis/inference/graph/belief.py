@@ -56,13 +56,14 @@ def propagate(
     """Update the messages until their largest change is at most ``tolerance``."""
     one_of(schedule, _SCHEDULES, "schedule")
     limit, tolerance = validate_limits(max_iter, tolerance, damping)
-    labels, entries = graph.sizes
+    n_labels, n_entries = graph.sizes
     n_messages = sum(
-        len(e.variables) * int(np.sum(e.table.shape[1:], dtype=np.int64)) for e in graph.entries
+        len(entry.variables) * int(np.sum(entry.table.shape[1:], dtype=np.int64))
+        for entry in graph.entries
     )
-    out = Beliefs(
-        np.empty(labels),
-        np.empty(entries),
+    beliefs = Beliefs(
+        np.empty(n_labels),
+        np.empty(n_entries),
         np.empty(len(graph)),
         np.empty(graph.factors),
         np.empty(n_messages),
@@ -71,7 +72,7 @@ def propagate(
         False,
     )
     weights = np.ones(graph.factors) if weights is None else weights
-    iterations, residual, converged, possible = graph.core.propagate(
+    iterations, residual, converged, is_possible = graph.core.propagate(
         graph.tables,
         weights,
         maximise,
@@ -80,13 +81,13 @@ def propagate(
         tolerance,
         limit,
         resolve_jobs(n_jobs),
-        *out[:5],
+        *beliefs[:5],
     )
-    if not possible:
+    if not is_possible:
         raise InfeasibleError(
             "no labelling is allowed: the factors forbid all labels of a variable"
         )
-    return out._replace(iterations=iterations, residual=residual, converged=converged)
+    return beliefs._replace(iterations=iterations, residual=residual, converged=converged)
 
 
 def validate_limits(max_iter: int, tolerance: float, damping: float = 0.0) -> tuple[int, float]:
@@ -146,9 +147,9 @@ def bethe_terms(graph: FactorGraph, beliefs: Beliefs, weights: Doubles | None = 
     for entry in graph.entries:
         factors = slice(begin, begin + len(entry.variables))
         begin = factors.stop
-        change = beliefs.log_f[factors] - beliefs.log_v[entry.variables].sum(axis=1)
-        weighted = change if weights is None else weights[factors] * change
-        np.add.at(terms, entry.variables[:, 0], weighted)
+        difference = beliefs.log_f[factors] - beliefs.log_v[entry.variables].sum(axis=1)
+        weighted_difference = difference if weights is None else weights[factors] * difference
+        np.add.at(terms, entry.variables[:, 0], weighted_difference)
     return terms
 
 
@@ -229,8 +230,8 @@ def tree_reweighted(
         tolerance=tolerance,
         n_jobs=n_jobs,
     )
-    bound = _tree_bound(graph, beliefs, trees, n_jobs)
-    return _marginals(graph, beliefs, bound, "upper bound")
+    upper_bound = _tree_bound(graph, beliefs, trees, n_jobs)
+    return _marginals(graph, beliefs, upper_bound, "upper bound")
 
 
 def spanning_forests(graph: FactorGraph) -> Choice:
@@ -241,23 +242,26 @@ def spanning_forests(graph: FactorGraph) -> Choice:
     ends = np.concatenate(
         [
             np.zeros((0, 2), dtype=np.int64),
-            *(e.variables[:, [0, -1]] for e in graph.entries),
+            *(entry.variables[:, [0, -1]] for entry in graph.entries),
         ]
     )
-    single = ends[:, 0] == ends[:, 1]
-    times_used = np.zeros(len(ends), dtype=np.int64)
+    has_one_variable = ends[:, 0] == ends[:, 1]
+    use_counts = np.zeros(len(ends), dtype=np.int64)
     forests: list[Choice] = []
-    while len(forests) < _MIN_TREES or not (times_used[~single] > 0).all():
-        forest = single.copy()
+    while len(forests) < _MIN_TREES or not (use_counts[~has_one_variable] > 0).all():
+        forest = has_one_variable.copy()
         parent = list(range(len(graph)))
         # Kruskal's algorithm. Edges that few forests contain are first in the order.
-        for f in np.lexsort((np.arange(len(ends)), times_used)).tolist():
-            if not single[f]:
-                a, b = _find_root(parent, int(ends[f, 0])), _find_root(parent, int(ends[f, 1]))
-                if a != b:
-                    parent[a] = b
-                    forest[f] = True
-        times_used += forest
+        for factor in np.lexsort((np.arange(len(ends)), use_counts)).tolist():
+            if not has_one_variable[factor]:
+                root_a, root_b = (
+                    _find_root(parent, int(ends[factor, 0])),
+                    _find_root(parent, int(ends[factor, 1])),
+                )
+                if root_a != root_b:
+                    parent[root_a] = root_b
+                    forest[factor] = True
+        use_counts += forest
         forests.append(forest)
     return np.array(forests)
 
@@ -279,27 +283,39 @@ def _tree_bound(graph: FactorGraph, beliefs: Beliefs, trees: Choice, n_jobs: int
     for entry in graph.entries:
         count, order = entry.variables.shape
         sizes = entry.table.shape[1:]
-        flat = beliefs.messages[offset : offset + count * sum(sizes)].reshape(count, -1)
-        offset += flat.size
-        m = flat if order == 1 else flat[:, : sizes[0], None] + flat[:, None, sizes[0] :]
+        flat_messages = beliefs.messages[offset : offset + count * sum(sizes)].reshape(count, -1)
+        offset += flat_messages.size
+        message_sum = (
+            flat_messages
+            if order == 1
+            else flat_messages[:, : sizes[0], None] + flat_messages[:, None, sizes[0] :]
+        )
         scale = 1.0 / weights[first : first + count].reshape(-1, *(1,) * order)
         with np.errstate(invalid="ignore"):
-            tables = entry.table * scale - m
+            tables = entry.table * scale - message_sum
         # -inf - (-inf) is NaN. If a message is -inf, the belief of that label is -inf too, so the
         # label stays forbidden. To forbid it in the factor as well changes nothing.
         tables = np.where(np.isfinite(tables), tables, -np.inf)
         entries.append((entry.variables, tables, trees[:, first : first + count]))
         first += count
     cards = graph.cardinalities
-    unary: list[tuple[Any, Any]] = [((v,), log_b[v, : cards[v]]) for v in range(len(graph))]
+    unary: list[tuple[Any, Any]] = [
+        ((variables,), log_b[variables, : cards[variables]]) for variables in range(len(graph))
+    ]
     if graph.uniform and len(graph):
         unary = [(np.arange(len(graph))[:, None], log_b)]
-    bounds = []
-    for t in range(len(trees)):
-        pairs = [(v[used[t]], tables[used[t]]) for v, tables, used in entries if used[t].any()]
+    log_partitions = []
+    for tree_index in range(len(trees)):
+        pairs = [
+            (variables[in_tree[tree_index]], tables[in_tree[tree_index]])
+            for variables, tables, in_tree in entries
+            if in_tree[tree_index].any()
+        ]
         tree = FactorGraph(cards, [*unary, *pairs])
-        bounds.append(exact_marginals(tree, max_entries=MAX_ENTRIES, n_jobs=n_jobs).log_partition)
-    return float(np.mean(bounds))
+        log_partitions.append(
+            exact_marginals(tree, max_entries=MAX_ENTRIES, n_jobs=n_jobs).log_partition
+        )
+    return float(np.mean(log_partitions))
 
 
 def _log(p: Doubles) -> Doubles:

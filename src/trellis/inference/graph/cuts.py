@@ -52,11 +52,11 @@ def min_cut(graph: FactorGraph) -> Best:
         raise InputError(f"variable {v} has {graph.cardinalities[v]} labels: must be 2 for min_cut")
     energy = move_forbidden(_graph_energy(graph))
     gap = _submodular_gap(energy.pairs)
-    bad = np.flatnonzero(gap < -_rounding_slack(energy.pairs))
-    if bad.size:
-        a, b = energy.edges[bad[0]]
+    invalid = np.flatnonzero(gap < -_rounding_slack(energy.pairs))
+    if invalid.size:
+        a, b = energy.edges[invalid[0]]
         raise InputError(
-            f"the pair ({a}, {b}) is not submodular: equal labels score {-gap[bad[0]]:.6g} "
+            f"the pair ({a}, {b}) is not submodular: equal labels score {-gap[invalid[0]]:.6g} "
             "less than different labels; use belief propagation or icm"
         )
     labels = _lowest_labels(energy)
@@ -74,24 +74,28 @@ def _check_order(graph: FactorGraph, name: str) -> None:
 
 
 def _pair_factors(graph: FactorGraph) -> list[tuple[Integers, Doubles]]:
-    return [(e.variables, e.table) for e in graph.entries if e.variables.shape[1] == 2]
+    return [
+        (entry.variables, entry.table) for entry in graph.entries if entry.variables.shape[1] == 2
+    ]
 
 
 def _add_unary(graph: FactorGraph, totals: Doubles) -> None:
     """Add the tables of all factors of one variable to ``totals`` (variables, labels)."""
     for entry in graph.entries:
         if entry.variables.shape[1] == 1:
-            labels = entry.table.shape[1]
-            tables = np.broadcast_to(entry.table, (len(entry.variables), labels))
-            np.add.at(totals[:, :labels], entry.variables[:, 0], tables)
+            n_labels = entry.table.shape[1]
+            tables = np.broadcast_to(entry.table, (len(entry.variables), n_labels))
+            np.add.at(totals[:, :n_labels], entry.variables[:, 0], tables)
 
 
 def _graph_energy(graph: FactorGraph) -> Energy:
     scores = np.zeros((len(graph), 2))
     _add_unary(graph, scores)
     factors = _pair_factors(graph)
-    edges = np.concatenate([np.zeros((0, 2), dtype=np.int64), *(v for v, _ in factors)])
-    pairs = [np.broadcast_to(-table, (len(v), 2, 2)) for v, table in factors]
+    edges = np.concatenate(
+        [np.zeros((0, 2), dtype=np.int64), *(variables for variables, _ in factors)]
+    )
+    pairs = [np.broadcast_to(-table, (len(variables), 2, 2)) for variables, table in factors]
     return Energy(-scores, edges, np.concatenate([np.zeros((0, 2, 2)), *pairs]))
 
 
@@ -106,9 +110,9 @@ def move_forbidden(energy: Energy) -> Energy:
     for axis in (0, 1):
         rows = pairs if axis == 0 else pairs.transpose(0, 2, 1)
         for label in (0, 1):
-            forbidden = np.isinf(rows[:, label]).all(axis=1)
-            unary[energy.edges[forbidden, axis], label] = np.inf
-            rows[forbidden, label] = rows[forbidden, 1 - label]
+            is_forbidden = np.isinf(rows[:, label]).all(axis=1)
+            unary[energy.edges[is_forbidden, axis], label] = np.inf
+            rows[is_forbidden, label] = rows[is_forbidden, 1 - label]
     # If a pair forbids all labels, its unary energies are all ∞ now, and the pair is not needed.
     pairs[np.isinf(pairs).all(axis=(1, 2))] = 0.0
     return Energy(unary, energy.edges, pairs)
@@ -123,8 +127,10 @@ def _submodular_gap(pairs: Doubles) -> Doubles:
 
 def _rounding_slack(pairs: Doubles) -> Doubles:
     """Return the violation of submodularity that rounding can cause, shape (edges,)."""
-    sizes: Doubles = np.abs(np.where(np.isfinite(pairs), pairs, 0.0)).max(axis=(1, 2), initial=0.0)
-    return _ROUNDING * sizes
+    largest_scores: Doubles = np.abs(np.where(np.isfinite(pairs), pairs, 0.0)).max(
+        axis=(1, 2), initial=0.0
+    )
+    return _ROUNDING * largest_scores
 
 
 def _lowest_labels(energy: Energy) -> Integers:
@@ -141,9 +147,9 @@ def _lowest_labels(energy: Energy) -> Integers:
 def _replace_infinities(energy: Energy) -> tuple[Doubles, Doubles]:
     """Return unary and pair energies with a large number, more than all finite ones, for ∞."""
     unary, pairs = energy.unary.copy(), energy.pairs.copy()
-    total = sum(float(np.abs(x[np.isfinite(x)]).sum()) for x in (unary, pairs))
-    for x in (unary, pairs):
-        x[np.isinf(x)] = 4.0 * total + 1.0
+    absolute_sum = sum(float(np.abs(array[np.isfinite(array)]).sum()) for array in (unary, pairs))
+    for array in (unary, pairs):
+        array[np.isinf(array)] = 4.0 * absolute_sum + 1.0
     return unary, pairs
 
 
@@ -165,12 +171,12 @@ def icm(graph: FactorGraph, *, initial: Any = None, max_iter: int = 1000) -> Bes
 
 def _best_unary_labels(graph: FactorGraph) -> Integers:
     """Return the best label of each variable by its unary factors alone."""
-    total = np.zeros((len(graph), graph.most_labels))
-    total[np.arange(graph.most_labels) >= graph.cardinalities[:, None]] = -np.inf
-    _add_unary(graph, total)
+    unary = np.zeros((len(graph), graph.most_labels))
+    unary[np.arange(graph.most_labels) >= graph.cardinalities[:, None]] = -np.inf
+    _add_unary(graph, unary)
     if not len(graph):
         return np.zeros(0, dtype=np.int64)
-    return np.asarray(total.argmax(axis=1), dtype=np.int64)
+    return np.asarray(unary.argmax(axis=1), dtype=np.int64)
 
 
 def alpha_expansion(graph: FactorGraph, *, initial: Any = None, max_iter: int = 100) -> Best:
@@ -190,26 +196,26 @@ def alpha_expansion(graph: FactorGraph, *, initial: Any = None, max_iter: int = 
         raise InputError("alpha_expansion needs the same number of labels for all variables")
     limit, _ = validate_limits(max_iter, 0.0)
     labels = _best_unary_labels(graph) if initial is None else graph.checked(initial)
-    score, rounds, converged = graph.score(labels), 0, False
+    score, n_rounds, converged = graph.score(labels), 0, False
     scores = np.zeros((len(graph), graph.most_labels))
     _add_unary(graph, scores)
     unary = -scores
-    while not converged and rounds < limit:
+    while not converged and n_rounds < limit:
         converged = True
         for alpha in range(graph.most_labels):
-            moved = _expand(graph, unary, labels, alpha)
-            new_score = graph.score(moved)
+            new_labels = _expand(graph, unary, labels, alpha)
+            new_score = graph.score(new_labels)
             # A smaller gain may be rounding. If it were accepted, a cycle of moves could repeat.
             if new_score > score + 1e-12 * abs(score):
-                labels, score, converged = moved, new_score, False
-        rounds += 1
+                labels, score, converged = new_labels, new_score, False
+        n_rounds += 1
     optimal = False
-    return Best(labels, score, optimal, converged, rounds, 0.0)
+    return Best(labels, score, optimal, converged, n_rounds, 0.0)
 
 
 def _expand(graph: FactorGraph, unary: Doubles, labels: Integers, alpha: int) -> Integers:
     """Return the labels after the best expansion move. In the cut, 0 keeps the label, 1 takes α."""
-    binary = np.stack([unary[np.arange(len(graph)), labels], unary[:, alpha]], axis=1)
+    binary_unary = np.stack([unary[np.arange(len(graph)), labels], unary[:, alpha]], axis=1)
     edges, pairs = [np.zeros((0, 2), dtype=np.int64)], [np.zeros((0, 2, 2))]
     for variables, table in _pair_factors(graph):
         row = np.arange(len(variables)) if len(table) > 1 else np.zeros(len(variables), dtype=int)
@@ -217,7 +223,7 @@ def _expand(graph: FactorGraph, unary: Doubles, labels: Integers, alpha: int) ->
         corners = [table[row, x, y] for x in (a, alpha) for y in (b, alpha)]
         edges.append(variables)
         pairs.append(-np.stack(corners, axis=1).reshape(-1, 2, 2))
-    energy = move_forbidden(Energy(binary, np.concatenate(edges), np.concatenate(pairs)))
+    energy = move_forbidden(Energy(binary_unary, np.concatenate(edges), np.concatenate(pairs)))
     # Pairs that are not submodular are truncated: with a lower E(0, 0) their gap is 0.
     violation = np.minimum(_submodular_gap(energy.pairs), 0.0)
     energy.pairs[:, 0, 0] += np.where(np.isfinite(violation), violation, 0.0)

@@ -32,8 +32,8 @@ def induced_width(graph: FactorGraph, max_entries: int = MAX_ENTRIES) -> int:
     if limit not in graph.plans:
         graph.plans.clear()  # the core stores only the last plan
         graph.plans[limit] = graph.core.plan(float(limit))
-    fits, width, entries = graph.plans[limit]
-    if not fits:
+    is_within_limit, width, entries = graph.plans[limit]
+    if not is_within_limit:
         raise InputError(
             f"the induced width of the graph is at least {width}: exact inference would need "
             f"tables of more than {entries:.3g} entries, and max_entries is {limit}; "
@@ -88,10 +88,10 @@ def _eliminate(graph: FactorGraph, max_entries: int, n_jobs: int | None) -> Any:
 
 def check_possible(log_z: Doubles) -> None:
     """Raise InfeasibleError if a connected part of the graph has no allowed labelling."""
-    bad = np.flatnonzero(log_z == -np.inf)
-    if bad.size:
+    infeasible = np.flatnonzero(log_z == -np.inf)
+    if infeasible.size:
         raise InfeasibleError(
-            f"no labelling is allowed: the factors around variable {bad[0]} forbid them all"
+            f"no labelling is allowed: the factors around variable {infeasible[0]} forbid them all"
         )
 
 

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trellis import _core
+from trellis.checks import MAX_SCORE, is_not_a_score
 from trellis.errors import InputError
 from trellis.inference.graph.results import Doubles, Integers
 
 __all__ = ["Factor", "FactorGraph"]
 
-_MAX_ORDER = 32  # as kMostOrder in the core; NumPy before version 2 has at most 32 axes
+_MAX_ORDER = 32  # as kMaxOrder in the core; NumPy before version 2 has at most 32 axes
 
 
 class Factor(NamedTuple):
@@ -56,6 +57,10 @@ class FactorGraph:
             _validate_entry(i, pair, self.cardinalities) for i, pair in enumerate(_as_list(factors))
         ]
 
+    def __getstate__(self) -> dict[str, Any]:
+        # The objects of the core cannot be pickled. They are built again at their first use.
+        return {k: v for k, v in self.__dict__.items() if k not in ("core", "plans")}
+
     @classmethod
     def pairwise(cls, unary: ArrayLike, edges: ArrayLike, tables: ArrayLike) -> FactorGraph:
         """Return a graph of n variables with L labels each, and a factor for each edge.
@@ -69,14 +74,14 @@ class FactorGraph:
         scores = _as_floats(unary, "unary")
         if scores.ndim != 2:
             raise InputError(f"unary must be (variables, labels), not of shape {scores.shape}")
-        n, labels = scores.shape
-        factors: list[tuple[Any, Any]] = [(np.arange(n)[:, None], scores)]
-        pairs = np.asarray(edges)
-        if pairs.size:
-            factors.append((pairs, tables))
-        elif pairs.ndim not in (1, 2):
-            raise InputError(f"edges must be (edges, 2), not of shape {pairs.shape}")
-        return cls(np.full(n, labels), factors)
+        n_variables, n_labels = scores.shape
+        factors: list[tuple[Any, Any]] = [(np.arange(n_variables)[:, None], scores)]
+        edge_variables = np.asarray(edges)
+        if edge_variables.size:
+            factors.append((edge_variables, tables))
+        elif edge_variables.ndim not in (1, 2):
+            raise InputError(f"edges must be (edges, 2), not of shape {edge_variables.shape}")
+        return cls(np.full(n_variables, n_labels), factors)
 
     def rescored(self, tables: Doubles) -> FactorGraph:
         """Return a graph with the same structure and new scores, concatenated as in `tables`.
@@ -90,8 +95,9 @@ class FactorGraph:
         flat = _as_floats(tables, "tables")
         if flat.shape != self.tables.shape:
             raise InputError(f"tables have shape {flat.shape}: must be {self.tables.shape}")
-        if np.isnan(flat).any() or (flat == np.inf).any():
-            raise InputError("tables must not contain NaN or +inf")
+        invalid = np.flatnonzero(is_not_a_score(flat))
+        if invalid.size:
+            raise InputError(f"the array of tables{describe_bad_score(flat, (int(invalid[0]),))}")
         # __init__ is not called: it would validate the structure again in every training step.
         graph = object.__new__(FactorGraph)
         graph.__dict__ = {**self.__dict__, "core": self.core, "tables": flat, "plans": self.plans}
@@ -155,15 +161,17 @@ class FactorGraph:
     @cached_property
     def core(self) -> _core.Graph:
         """The structure of the graph, without scores, as an object of the native core."""
-        begin, scope, place, first = [np.zeros(1, dtype=np.int64)], [], [], 0
+        begin, scope, table_offsets, offset = [np.zeros(1, dtype=np.int64)], [], [], 0
         for entry in self.entries:
             count, order = entry.variables.shape
             begin.append(np.arange(1, count + 1, dtype=np.int64) * order + begin[-1][-1])
             scope.append(entry.variables.ravel())
             step = entry.size if len(entry.table) > 1 else 0  # 0: all factors share one table
-            place.append(first + step * np.arange(count, dtype=np.int64))
-            first += entry.table.size
-        return _core.Graph(self.cardinalities, *(_concatenate(a) for a in (begin, scope, place)))
+            table_offsets.append(offset + step * np.arange(count, dtype=np.int64))
+            offset += entry.table.size
+        return _core.Graph(
+            self.cardinalities, *(_concatenate(arrays) for arrays in (begin, scope, table_offsets))
+        )
 
     @cached_property
     def uniform(self) -> bool:
@@ -179,26 +187,26 @@ class FactorGraph:
         """Return one row per variable, from the concatenated values of all variables."""
         if self.uniform:
             return flat.reshape(len(self), self.most_labels)
-        out = np.full((len(self), self.most_labels), fill)
-        out[np.arange(self.most_labels) < self.cardinalities[:, None]] = flat
-        return out
+        padded_rows = np.full((len(self), self.most_labels), fill)
+        padded_rows[np.arange(self.most_labels) < self.cardinalities[:, None]] = flat
+        return padded_rows
 
     def split(self, flat: Doubles) -> list[Doubles]:
         """Return one array per entry of ``factors``, from the values of all factors."""
-        out, begin = [], 0
+        arrays, begin = [], 0
         for entry in self.entries:
             shape = (len(entry.variables), *entry.table.shape[1:])
             end = begin + int(np.prod(shape))
             values = flat[begin:end].reshape(shape)
-            out.append(values[0] if entry.single else values)
+            arrays.append(values[0] if entry.single else values)
             begin = end
-        return out
+        return arrays
 
     @cached_property
     def sizes(self) -> tuple[int, int]:
         """The total number of labels of all variables, and of table entries of all factors."""
-        entries = sum(len(e.variables) * e.size for e in self.entries)
-        return int(self.cardinalities.sum()), entries
+        n_entries = sum(len(entry.variables) * entry.size for entry in self.entries)
+        return int(self.cardinalities.sum()), n_entries
 
     def checked(self, labels: Any) -> Integers:
         """Validate labels and return them as integers, shape (variables,)."""
@@ -212,9 +220,9 @@ class FactorGraph:
             return np.zeros(0, dtype=np.int64)
         if array.dtype.kind not in "iu":
             raise InputError(f"labels must be integers, not {array.dtype}")
-        bad = np.flatnonzero((array < 0) | (array >= self.cardinalities))
-        if bad.size:
-            v = int(bad[0])
+        invalid = np.flatnonzero((array < 0) | (array >= self.cardinalities))
+        if invalid.size:
+            v = int(invalid[0])
             raise InputError(
                 f"variable {v} has label {array[v]}: must be 0 to {self.cardinalities[v] - 1}"
             )
@@ -238,9 +246,11 @@ def _validate_cardinalities(value: Any) -> Integers:
         raise InputError("cardinalities must be a list of integers") from None
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise InputError(f"cardinalities must be a list of integers, not {value!r:.60}")
-    bad = np.flatnonzero(array < 1) if array.size else array
-    if bad.size:
-        raise InputError(f"variable {bad[0]} has {array[bad[0]]} labels: must be at least 1")
+    invalid = np.flatnonzero(array < 1) if array.size else array
+    if invalid.size:
+        raise InputError(
+            f"variable {invalid[0]} has {array[invalid[0]]} labels: must be at least 1"
+        )
     return array.astype(np.int64)
 
 
@@ -258,16 +268,16 @@ def _validate_entry(i: int, pair: Any, cardinalities: Integers) -> Factor:
         variables = np.asarray(scope)
     except (TypeError, ValueError):
         raise InputError(f"factor {i} must be a pair (variables, table)") from None
-    single = variables.ndim == 1
-    rows = variables[None] if single else variables
+    is_single = variables.ndim == 1
+    rows = variables[None] if is_single else variables
     if rows.ndim != 2 or rows.shape[1] == 0 or rows.dtype.kind not in "iu":
         raise InputError(
             f"factor {i}: variables must be integers, (order,) or (factors, order), "
             f"not {rows.dtype} of shape {variables.shape}"
         )
     rows = np.ascontiguousarray(rows, dtype=np.int64)
-    _check_variables(i, rows, single, len(cardinalities))
-    return Factor(rows, _validate_table(i, table, rows, single, cardinalities), single)
+    _check_variables(i, rows, is_single, len(cardinalities))
+    return Factor(rows, _validate_table(i, table, rows, is_single, cardinalities), is_single)
 
 
 def _factor_name(i: int, row: int, single: bool) -> str:
@@ -275,52 +285,64 @@ def _factor_name(i: int, row: int, single: bool) -> str:
 
 
 def _check_variables(i: int, rows: Integers, single: bool, count: int) -> None:
-    bad = np.argwhere((rows < 0) | (rows >= count))
-    if bad.size:
-        r, k = bad[0]
+    invalid = np.argwhere((rows < 0) | (rows >= count))
+    if invalid.size:
+        row, slot = invalid[0]
         raise InputError(
-            f"{_factor_name(i, r, single)} has variable {rows[r, k]}, "
+            f"{_factor_name(i, row, single)} has variable {rows[row, slot]}, "
             f"but the graph has {count} variables"
         )
     order = rows.shape[1]
     if order > _MAX_ORDER:
         raise InputError(f"factor {i} has {order} variables: at most {_MAX_ORDER} are supported")
-    ordered = np.sort(rows, axis=1)
-    twice = np.argwhere(ordered[:, 1:] == ordered[:, :-1])
-    if twice.size:
-        r, k = twice[0]
-        raise InputError(f"{_factor_name(i, r, single)} has variable {ordered[r, k]} twice")
+    sorted_rows = np.sort(rows, axis=1)
+    repeated = np.argwhere(sorted_rows[:, 1:] == sorted_rows[:, :-1])
+    if repeated.size:
+        row, slot = repeated[0]
+        raise InputError(
+            f"{_factor_name(i, row, single)} has variable {sorted_rows[row, slot]} twice"
+        )
 
 
 def _validate_table(
     i: int, value: Any, rows: Integers, single: bool, cardinalities: Integers
 ) -> Doubles:
     table = _as_floats(value, f"factor {i}: the table")
-    labels = cardinalities[rows]
-    differ = np.flatnonzero((labels != labels[:1]).any(axis=1))
-    if differ.size:
-        r = int(differ[0])
+    row_shapes = cardinalities[rows]
+    different_rows = np.flatnonzero((row_shapes != row_shapes[:1]).any(axis=1))
+    if different_rows.size:
+        row = int(different_rows[0])
         raise InputError(
-            f"factor {i}: row {r} has variables of {_join_sizes(labels[r])} labels, row 0 of "
-            f"{_join_sizes(labels[0])}: all rows of a factor must have the same shape"
+            f"factor {i}: row {row} has variables of {_join_sizes(row_shapes[row])} labels, "
+            f"row 0 of {_join_sizes(row_shapes[0])}: all rows of a factor must have the same shape"
         )
-    shape = tuple(labels[0].tolist()) if len(labels) else table.shape[-rows.shape[1] :]
+    shape = tuple(row_shapes[0].tolist()) if len(row_shapes) else table.shape[-rows.shape[1] :]
     if single or table.ndim == rows.shape[1]:
         table = table[None]
     if table.shape[1:] != shape or len(table) not in (1, len(rows)):
-        several = "" if single else f", or ({len(rows)}, {_join_sizes(shape)})"
+        alternative = "" if single else f", or ({len(rows)}, {_join_sizes(shape)})"
         raise InputError(
             f"factor {i}: the table has shape {np.shape(value)}: "
-            f"must be ({_join_sizes(shape)}){several}"
+            f"must be ({_join_sizes(shape)}){alternative}"
         )
-    bad = np.argwhere(np.isnan(table) | (table == np.inf))
-    if bad.size:
-        index = tuple(bad[0].tolist())
-        where = list(index[1:]) if len(table) == 1 else list(index)
+    invalid = np.argwhere(is_not_a_score(table))
+    if invalid.size:
+        shown_table, index = (table[0], invalid[0][1:]) if len(table) == 1 else (table, invalid[0])
         raise InputError(
-            f"factor {i}: the table is {table[index]} at {where}: must be finite or -inf"
+            f"factor {i}: the table{describe_bad_score(shown_table, tuple(index.tolist()))}"
         )
     return table
+
+
+def describe_bad_score(table: Doubles, index: tuple[int, ...]) -> str:
+    """Return the end of the message about a score that is NaN, +inf or too large."""
+    value = table[index]
+    if np.isfinite(value):
+        return (
+            f" overflows: it is {value} at {list(index)}, but finite scores must be within "
+            f"±{MAX_SCORE:g}"
+        )
+    return f" is {value} at {list(index)}: must be finite or -inf"
 
 
 def _join_sizes(sizes: NDArray[Any] | tuple[int, ...]) -> str:

@@ -35,16 +35,16 @@ def minimum_cut(cost: Doubles, edges: Integers, capacity: Doubles) -> Integers:
         (np.concatenate([np.abs(cost), capacity]), (tail, head)), shape=(n + 2, n + 2)
     ).tocsr()
     bound = min(float(cost[cost > 0].sum()), float(-cost[cost < 0].sum()))
-    negligible = _TOLERANCE * bound
+    tolerance = _TOLERANCE * bound
     for _ in range(_MAX_ROUNDS):
-        if bound <= negligible:
+        if bound <= tolerance:
             break
         residual, bound = _run_round(residual, bound, source, sink)
-    residual.data[residual.data <= negligible / max(1, n)] = 0.0
+    residual.data[residual.data <= tolerance / max(1, n)] = 0.0
     residual.eliminate_zeros()
-    reached = breadth_first_order(residual, source, return_predecessors=False)
+    source_side = breadth_first_order(residual, source, return_predecessors=False)
     labels = np.ones(n + 2, dtype=np.int64)
-    labels[reached] = 0
+    labels[source_side] = 0
     return labels[:n]
 
 
@@ -55,11 +55,11 @@ def _run_round(
     # No arc can carry more than the remaining flow. Twice that must fit into the integers, because
     # there may be arcs in both directions.
     unit = 2.0 * bound / (_MAX_CAPACITY // 2)
-    counts = residual.copy()
-    counts.data = np.floor(np.minimum(residual.data, bound) / unit)
-    flow = maximum_flow(counts.astype(np.int32), source, sink).flow.astype(np.float64)
-    after = sparse.csr_array(residual - unit * flow)
-    after.data = np.maximum(after.data, 0.0)
-    after.eliminate_zeros()
+    integer_capacities = residual.copy()
+    integer_capacities.data = np.floor(np.minimum(residual.data, bound) / unit)
+    flow = maximum_flow(integer_capacities.astype(np.int32), source, sink).flow.astype(np.float64)
+    new_residual = sparse.csr_array(residual - unit * flow)
+    new_residual.data = np.maximum(new_residual.data, 0.0)
+    new_residual.eliminate_zeros()
     # Rounding took less than one unit from each arc of the minimum cut of this round.
-    return after, min(bound, unit * residual.nnz)
+    return new_residual, min(bound, unit * residual.nnz)

@@ -44,7 +44,8 @@ def gibbs(
     np.float64(1.0)
     """
     n, thin, chains = (
-        _validate_minimum(v, 1, k) for v, k in ((n, "n"), (thin, "thin"), (chains, "chains"))
+        _validate_minimum(value, 1, name)
+        for value, name in ((n, "n"), (thin, "thin"), (chains, "chains"))
     )
     burn_in, threads = _validate_minimum(burn_in, 0, "burn_in"), resolve_jobs(n_jobs)
     if chains * n * max(1, len(graph)) > _MAX_SAMPLED_LABELS:
@@ -56,17 +57,19 @@ def gibbs(
         labels = generator.integers(np.tile(graph.cardinalities, (chains, 1)))
     else:
         labels = np.tile(graph.checked(initial), (chains, 1))
-    current = np.ascontiguousarray(labels, dtype=np.int64).ravel()
+    current_labels = np.ascontiguousarray(labels, dtype=np.int64).ravel()
     samples = np.empty((chains, n, len(graph)), dtype=np.int64)
-    score = np.empty((chains, n))
-    _sweep(graph, chains, burn_in, current, generator, threads)
-    block = max(1, _UNIFORMS_PER_BLOCK // max(1, chains * thin * len(graph)))
-    for begin in range(0, n, block):
-        end = min(n, begin + block)
-        swept, scores = _sweep(graph, chains, (end - begin) * thin, current, generator, threads)
-        samples[:, begin:end] = swept[:, thin - 1 :: thin]
-        score[:, begin:end] = scores[:, thin - 1 :: thin]
-    return Samples(samples, score, *_summarize(graph, samples))
+    sample_scores = np.empty((chains, n))
+    _sweep(graph, chains, burn_in, current_labels, generator, threads)
+    block_size = max(1, _UNIFORMS_PER_BLOCK // max(1, chains * thin * len(graph)))
+    for begin in range(0, n, block_size):
+        end = min(n, begin + block_size)
+        sweep_labels, sweep_scores = _sweep(
+            graph, chains, (end - begin) * thin, current_labels, generator, threads
+        )
+        samples[:, begin:end] = sweep_labels[:, thin - 1 :: thin]
+        sample_scores[:, begin:end] = sweep_scores[:, thin - 1 :: thin]
+    return Samples(samples, sample_scores, *_summarize(graph, samples))
 
 
 def _validate_minimum(value: Any, minimum: int, name: str) -> int:
@@ -88,25 +91,30 @@ def _sweep(
 
     ``labels``, the current state of all chains, is updated in place.
     """
-    n = len(graph)
-    swept, score = np.empty(chains * sweeps * n, dtype=np.int64), np.empty(chains * sweeps)
-    uniforms = generator.random(chains * sweeps * n)
-    graph.core.gibbs(graph.tables, chains, sweeps, uniforms, labels, swept, score, threads)
-    return swept.reshape(chains, sweeps, n), score.reshape(chains, sweeps)
+    n_variables = len(graph)
+    sweep_labels, sweep_scores = (
+        np.empty(chains * sweeps * n_variables, dtype=np.int64),
+        np.empty(chains * sweeps),
+    )
+    uniforms = generator.random(chains * sweeps * n_variables)
+    graph.core.gibbs(
+        graph.tables, chains, sweeps, uniforms, labels, sweep_labels, sweep_scores, threads
+    )
+    return sweep_labels.reshape(chains, sweeps, n_variables), sweep_scores.reshape(chains, sweeps)
 
 
 def _summarize(graph: FactorGraph, samples: Integers) -> tuple[Doubles, Doubles, Doubles]:
     """Return label frequencies, and for each variable the worst r_hat and effective size."""
     n, n_variables = samples.shape[1:]
     frequencies = np.zeros((n_variables, graph.most_labels))
-    worst, size = np.full(n_variables, np.nan), np.full(n_variables, np.nan)
+    worst_r_hat, smallest_size = np.full(n_variables, np.nan), np.full(n_variables, np.nan)
     for y in range(graph.most_labels):
         indicator = (samples == y).astype(np.float64)
         frequencies[:, y] = indicator.mean(axis=(0, 1))
         if n > 3:  # each half of a chain needs two samples for a variance
-            worst = np.fmax(worst, r_hat(indicator))
-            size = np.fmin(size, effective_size(indicator))
-    return frequencies, worst, size
+            worst_r_hat = np.fmax(worst_r_hat, r_hat(indicator))
+            smallest_size = np.fmin(smallest_size, effective_size(indicator))
+    return frequencies, worst_r_hat, smallest_size
 
 
 def r_hat(x: Doubles) -> Doubles:
@@ -119,13 +127,13 @@ def r_hat(x: Doubles) -> Doubles:
     >>> bool(r_hat(x)[0] > 2)
     True
     """
-    half = x.shape[1] // 2
-    halves = np.concatenate([x[:, :half], x[:, half : 2 * half]])
-    within = halves.var(axis=1, ddof=1).mean(axis=0)
-    between = halves.mean(axis=1).var(axis=0, ddof=1)
+    half_length = x.shape[1] // 2
+    half_chains = np.concatenate([x[:, :half_length], x[:, half_length : 2 * half_length]])
+    within_variance = half_chains.var(axis=1, ddof=1).mean(axis=0)
+    between_variance = half_chains.mean(axis=1).var(axis=0, ddof=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.sqrt((half - 1) / half + between / within)
-    return np.where((within == 0) & (between == 0), np.nan, ratio)
+        ratio = np.sqrt((half_length - 1) / half_length + between_variance / within_variance)
+    return np.where((within_variance == 0) & (between_variance == 0), np.nan, ratio)
 
 
 def effective_size(x: Doubles) -> Doubles:
@@ -138,17 +146,21 @@ def effective_size(x: Doubles) -> Doubles:
     >>> bool(3000 < effective_size(x)[0] < 5000)
     True
     """
-    chains, n, _ = x.shape
-    centred = x - x.mean(axis=1, keepdims=True)
-    padded = np.fft.rfft(centred, n=2 * n, axis=1)  # zero padding: no circular correlation
-    covariance = np.fft.irfft(padded * padded.conj(), axis=1)[:, :n].mean(axis=0) / n
-    within = covariance[0] * n / (n - 1)
-    total = covariance[0] + (x.mean(axis=1).var(axis=0, ddof=1) if chains > 1 else 0.0)
+    n_chains, n_samples, _ = x.shape
+    deviations = x - x.mean(axis=1, keepdims=True)
+    spectrum = np.fft.rfft(
+        deviations, n=2 * n_samples, axis=1
+    )  # zero padding: no circular correlation
+    covariance = (
+        np.fft.irfft(spectrum * spectrum.conj(), axis=1)[:, :n_samples].mean(axis=0) / n_samples
+    )
+    variance_within = covariance[0] * n_samples / (n_samples - 1)
+    total_variance = covariance[0] + (x.mean(axis=1).var(axis=0, ddof=1) if n_chains > 1 else 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        rho = 1.0 - (within - covariance) / total
-    pairs = rho[: n // 2 * 2].reshape(n // 2, 2, -1).sum(axis=1)
-    summed = np.cumprod(pairs > 0, axis=0)  # 1 up to the first pair that is not positive
-    tau = 2.0 * (np.minimum.accumulate(pairs, axis=0) * summed).sum(axis=0) - 1.0
+        rho = 1.0 - (variance_within - covariance) / total_variance
+    pairs = rho[: n_samples // 2 * 2].reshape(n_samples // 2, 2, -1).sum(axis=1)
+    is_summed = np.cumprod(pairs > 0, axis=0)  # 1 up to the first pair that is not positive
+    tau = 2.0 * (np.minimum.accumulate(pairs, axis=0) * is_summed).sum(axis=0) - 1.0
     # Negative correlations can make tau tiny. Like Stan, limit the size to n log10(n).
-    size = chains * n / np.maximum(tau, 1.0 / np.log10(max(chains * n, 10)))
-    return np.where(total > 0, size, np.nan)
+    size = n_chains * n_samples / np.maximum(tau, 1.0 / np.log10(max(n_chains * n_samples, 10)))
+    return np.where(total_variance > 0, size, np.nan)

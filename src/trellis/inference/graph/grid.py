@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trellis import _core
-from trellis.checks import one_of
+from trellis.checks import is_not_a_score, one_of
 from trellis.errors import InfeasibleError, InputError
 from trellis.inference.graph.belief import validate_limits
-from trellis.inference.graph.factors import FactorGraph
+from trellis.inference.graph.factors import FactorGraph, describe_bad_score
 from trellis.inference.graph.results import Best, Doubles, Integers
 from trellis.native import resolve_jobs
 
@@ -78,18 +78,22 @@ class GridMarginals:
     @cached_property
     def log_partition(self) -> float:
         """The Bethe estimate of log Z, or the tree-reweighted bound."""
-        scores, (across, down) = self._scores, self._weights
+        scores, (horizontal_weight, vertical_weight) = self._scores, self._weights
         above, below, left, right = self._messages
-        log_v = _log_sum_exp(scores.unary + down * (above + below) + across * (left + right))
+        log_v = _log_sum_exp(
+            scores.unary + vertical_weight * (above + below) + horizontal_weight * (left + right)
+        )
         log_z = float(log_v.sum())
-        for (log_e, _), ends, weight in zip(self._pairs, _ends(log_v), self._weights, strict=True):
+        for (log_e, _), ends, weight in zip(
+            self._pairs, _edge_ends(log_v), self._weights, strict=True
+        ):
             log_z += weight * float((log_e - ends[0] - ends[1]).sum())
         return log_z
 
     @cached_property
     def _pairs(self) -> list[tuple[Doubles, Doubles]]:
         """For each direction, log Z and beliefs of the edges."""
-        directions = _cavities(self._scores, self._messages, self._weights)
+        directions = _compute_cavities(self._scores, self._messages, self._weights)
         return [_edge_beliefs(cavity) for cavity in directions]
 
     @property
@@ -187,10 +191,10 @@ def grid_score(
         raise InputError(
             f"labels must be integers of shape {scores.unary.shape[:2]}, not {y.dtype} {y.shape}"
         )
-    bad = np.argwhere((y < 0) | (y >= scores.unary.shape[2]))
-    if bad.size:
-        label, last = y[tuple(bad[0])], scores.unary.shape[2] - 1
-        raise InputError(f"pixel {bad[0].tolist()} has label {label}: must be 0 to {last}")
+    invalid = np.argwhere((y < 0) | (y >= scores.unary.shape[2]))
+    if invalid.size:
+        label, max_label = y[tuple(invalid[0])], scores.unary.shape[2] - 1
+        raise InputError(f"pixel {invalid[0].tolist()} has label {label}: must be 0 to {max_label}")
     return _score(scores, y)
 
 
@@ -214,8 +218,8 @@ def grid_edges(height: int, width: int) -> Integers:
     [[0, 1], [2, 3], [0, 2], [1, 3]]
     """
     pixel = np.arange(height * width).reshape(height, width)
-    sides = [(pixel[:, :-1], pixel[:, 1:]), (pixel[:-1], pixel[1:])]
-    return np.concatenate([np.stack([a.ravel(), b.ravel()], axis=1) for a, b in sides])
+    pixel_pairs = [(pixel[:, :-1], pixel[:, 1:]), (pixel[:-1], pixel[1:])]
+    return np.concatenate([np.stack([a.ravel(), b.ravel()], axis=1) for a, b in pixel_pairs])
 
 
 def grid_graph(unary: ArrayLike, horizontal: ArrayLike, vertical: ArrayLike) -> FactorGraph:
@@ -225,41 +229,46 @@ def grid_graph(unary: ArrayLike, horizontal: ArrayLike, vertical: ArrayLike) -> 
     12
     """
     scores = validate_grid(unary, horizontal, vertical)
-    height, width, labels = scores.unary.shape
-    edges, split = grid_edges(height, width), height * (width - 1)
-    entries: list[Any] = [(np.arange(height * width)[:, None], scores.unary.reshape(-1, labels))]
-    for pairs, table in ((edges[:split], scores.horizontal), (edges[split:], scores.vertical)):
+    height, width, n_labels = scores.unary.shape
+    edges, n_horizontal = grid_edges(height, width), height * (width - 1)
+    entries: list[Any] = [(np.arange(height * width)[:, None], scores.unary.reshape(-1, n_labels))]
+    for pairs, table in (
+        (edges[:n_horizontal], scores.horizontal),
+        (edges[n_horizontal:], scores.vertical),
+    ):
         if len(pairs):
-            shape = (labels, labels) if table.ndim == 2 else (len(pairs), labels, labels)
+            shape = (n_labels, n_labels) if table.ndim == 2 else (len(pairs), n_labels, n_labels)
             entries.append((pairs, table.reshape(shape)))
-    return FactorGraph(np.full(height * width, labels), entries)
+    return FactorGraph(np.full(height * width, n_labels), entries)
 
 
 def validate_grid(unary: Any, horizontal: Any, vertical: Any) -> GridScores:
     """Return the scores as float64 arrays; raise InputError for wrong shapes, NaN or +inf."""
     try:
-        arrays = [np.array(a, dtype=np.float64, order="C") for a in (unary, horizontal, vertical)]
+        arrays = [
+            np.array(value, dtype=np.float64, order="C") for value in (unary, horizontal, vertical)
+        ]
     except (TypeError, ValueError):
         raise InputError("unary, horizontal and vertical must be arrays of numbers") from None
-    u = arrays[0]
-    if u.ndim != 3 or u.size == 0:
-        raise InputError(f"unary must be (height, width, labels), all at least 1, not {u.shape}")
-    height, width, labels = u.shape
+    unary_array = arrays[0]
+    if unary_array.ndim != 3 or unary_array.size == 0:
+        raise InputError(
+            f"unary must be (height, width, labels), all at least 1, not {unary_array.shape}"
+        )
+    height, width, n_labels = unary_array.shape
     shapes = {
-        "horizontal": (height, width - 1, labels, labels),
-        "vertical": (height - 1, width, labels, labels),
+        "horizontal": (height, width - 1, n_labels, n_labels),
+        "vertical": (height - 1, width, n_labels, n_labels),
     }
     for (name, shape), table in zip(shapes.items(), arrays[1:], strict=True):
-        if table.shape not in (shape, (labels, labels)):
+        if table.shape not in (shape, (n_labels, n_labels)):
             raise InputError(
-                f"{name} has shape {table.shape}: must be {(labels, labels)} or {shape}"
+                f"{name} has shape {table.shape}: must be {(n_labels, n_labels)} or {shape}"
             )
     for name, array in zip(("unary", *shapes), arrays, strict=True):
-        bad = np.argwhere(np.isnan(array) | (array == np.inf))
-        if bad.size:
-            raise InputError(
-                f"{name} is {array[tuple(bad[0])]} at {bad[0].tolist()}: must be finite or -inf"
-            )
+        invalid = np.argwhere(is_not_a_score(array))
+        if invalid.size:
+            raise InputError(f"{name}{describe_bad_score(array, tuple(invalid[0].tolist()))}")
     return GridScores(*arrays)
 
 
@@ -279,34 +288,42 @@ def _propagate(
 
 def _messages(scores: GridScores, core: _core.Grid) -> Doubles:
     """Return the messages to each pixel from above, below, left and right, ``(4, H, W, L)``."""
-    out = np.empty((4, *scores.unary.shape))
-    core.messages(out)
-    return out
+    messages = np.empty((4, *scores.unary.shape))
+    core.messages(messages)
+    return messages
 
 
-def _cavities(scores: GridScores, messages: Doubles, weights: TreeWeights) -> tuple[_Edges, _Edges]:
+def _compute_cavities(
+    scores: GridScores, messages: Doubles, weights: TreeWeights
+) -> tuple[_Edges, _Edges]:
     """Compute the cavities of the two ends of each edge, for both directions.
 
-    They are sums of the other messages. The belief minus the message of the edge could be ∞ - ∞.
+    A cavity is computed as the sum of the other messages, not as the belief minus the message of
+    the edge, which could be ∞ - ∞.
     """
     above, below, left, right = messages
-    across = scores.unary + weights.vertical * (above + below)
-    along = scores.unary + weights.horizontal * (left + right)
+    without_row = scores.unary + weights.vertical * (above + below)
+    without_column = scores.unary + weights.horizontal * (left + right)
     first, second = _line_messages(left, right, weights.horizontal)
     upper, lower = _line_messages(above, below, weights.vertical)
     return (
         _Edges(
-            (across + first)[:, :-1],
-            (across + second)[:, 1:],
+            (without_row + first)[:, :-1],
+            (without_row + second)[:, 1:],
             scores.horizontal,
             weights.horizontal,
         ),
-        _Edges((along + upper)[:-1], (along + lower)[1:], scores.vertical, weights.vertical),
+        _Edges(
+            (without_column + upper)[:-1],
+            (without_column + lower)[1:],
+            scores.vertical,
+            weights.vertical,
+        ),
     )
 
 
 def _line_messages(before: Doubles, after: Doubles, weight: float) -> tuple[Doubles, Doubles]:
-    """Return messages along a line without the edge after the pixel, and without the edge before.
+    """Sum the messages of a line at each pixel, without the next edge and without the previous one.
 
     In the tree-reweighted variant, the cavity is b_v - m: the weighted sum of all messages minus
     the full message of the edge.
@@ -314,11 +331,13 @@ def _line_messages(before: Doubles, after: Doubles, weight: float) -> tuple[Doub
     if weight == 1.0:
         return before, after
     # A message of -inf already forbids the label in the sum. Subtracting it would give NaN.
-    excess = [np.where(np.isneginf(m), 0.0, (1.0 - weight) * m) for m in (after, before)]
-    return weight * before - excess[0], weight * after - excess[1]
+    corrections = [
+        np.where(np.isneginf(message), 0.0, (1.0 - weight) * message) for message in (after, before)
+    ]
+    return weight * before - corrections[0], weight * after - corrections[1]
 
 
-def _ends(rows: Doubles) -> tuple[tuple[Doubles, Doubles], tuple[Doubles, Doubles]]:
+def _edge_ends(rows: Doubles) -> tuple[tuple[Doubles, Doubles], tuple[Doubles, Doubles]]:
     """Return the values at both ends of each horizontal edge, and of each vertical edge."""
     return (rows[:, :-1], rows[:, 1:]), (rows[:-1], rows[1:])
 
@@ -329,16 +348,16 @@ def _log_beliefs(edges: _Edges) -> Doubles:
 
 
 def _log_sum_exp(x: Doubles) -> Doubles:
-    top = x.max(axis=-1, keepdims=True)
-    top = np.where(np.isfinite(top), top, 0.0)
+    maximum = x.max(axis=-1, keepdims=True)
+    maximum = np.where(np.isfinite(maximum), maximum, 0.0)
     with np.errstate(divide="ignore"):
-        return np.asarray(top[..., 0] + np.log(np.exp(x - top).sum(axis=-1)))
+        return np.asarray(maximum[..., 0] + np.log(np.exp(x - maximum).sum(axis=-1)))
 
 
 def _edge_beliefs(edges: _Edges) -> tuple[Doubles, Doubles]:
     """Compute log Z and beliefs of the edges of one direction."""
-    x = _log_beliefs(edges)
-    flat = x.reshape(*x.shape[:2], x.shape[2] ** 2)
-    log_z = _log_sum_exp(flat)
-    p = np.exp(flat - log_z[..., None])
-    return log_z, (p / p.sum(axis=-1, keepdims=True)).reshape(x.shape)
+    log_beliefs = _log_beliefs(edges)
+    flat_beliefs = log_beliefs.reshape(*log_beliefs.shape[:2], log_beliefs.shape[2] ** 2)
+    log_z = _log_sum_exp(flat_beliefs)
+    p = np.exp(flat_beliefs - log_z[..., None])
+    return log_z, (p / p.sum(axis=-1, keepdims=True)).reshape(log_beliefs.shape)

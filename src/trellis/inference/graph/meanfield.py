@@ -30,23 +30,23 @@ def mean_field(graph: FactorGraph, *, max_iter: int = 500, tolerance: float = 1e
     ('lower bound', True)
     """
     limit, tolerance = validate_limits(max_iter, tolerance)
-    equal = np.repeat(1.0 / graph.cardinalities, graph.cardinalities)
-    certain = _one_hot(graph, max_product(graph).labels)
+    uniform_q = np.repeat(1.0 / graph.cardinalities, graph.cardinalities)
+    one_hot_q = _one_hot(graph, max_product(graph).labels)
     return max(
-        (_ascend(graph, q, limit, tolerance) for q in (equal, certain)),
+        (_ascend(graph, q, limit, tolerance) for q in (uniform_q, one_hot_q)),
         key=lambda result: result.log_partition,
     )
 
 
 def _ascend(graph: FactorGraph, q: Doubles, max_iter: int, tolerance: float) -> Marginals:
     """Run coordinate ascent from q, the probabilities of all variables, concatenated."""
-    sweeps, change, expected = graph.core.mean_field(graph.tables, q, max_iter, tolerance)
+    sweeps, change, expected_score = graph.core.mean_field(graph.tables, q, max_iter, tolerance)
     rows = graph.rows(q)
-    bound = float(expected - np.sum(q * np.log(np.where(q > 0, q, 1.0))))
+    lower_bound = float(expected_score - np.sum(q * np.log(np.where(q > 0, q, 1.0))))
     return Marginals(
         rows,
         _factor_marginals(graph, rows),
-        bound,
+        lower_bound,
         "lower bound",
         change <= tolerance,
         sweeps,
@@ -63,14 +63,14 @@ def _one_hot(graph: FactorGraph, labels: Integers) -> Doubles:
 
 def _factor_marginals(graph: FactorGraph, rows: Doubles) -> list[Doubles]:
     """Return Π_v q_v of each factor."""
-    out = []
+    marginals = []
     for entry in graph.entries:
         shape = entry.table.shape[1:]
         product = np.ones((len(entry.variables), *(1,) * len(shape)))
-        for axis, labels in enumerate(shape):
-            probabilities = rows[entry.variables[:, axis], :labels]
-            broadcast = [1] * len(shape)
-            broadcast[axis] = labels
-            product = product * probabilities.reshape(-1, *broadcast)
-        out.append(product[0] if entry.single else product)
-    return out
+        for axis, n_labels in enumerate(shape):
+            probabilities = rows[entry.variables[:, axis], :n_labels]
+            broadcast_shape = [1] * len(shape)
+            broadcast_shape[axis] = n_labels
+            product = product * probabilities.reshape(-1, *broadcast_shape)
+        marginals.append(product[0] if entry.single else product)
+    return marginals

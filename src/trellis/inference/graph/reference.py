@@ -6,10 +6,10 @@ from trellis.inference.graph.results import Best, Marginals
 
 
 def _logsumexp(x, axis):
-    top = np.max(x, axis=axis, keepdims=True)
-    top = np.where(np.isfinite(top), top, 0.0)
+    maximum = np.max(x, axis=axis, keepdims=True)
+    maximum = np.where(np.isfinite(maximum), maximum, 0.0)
     with np.errstate(divide="ignore"):  # log 0 = -inf: no allowed labelling
-        return np.squeeze(top, axis) + np.log(np.sum(np.exp(x - top), axis=axis))
+        return np.squeeze(maximum, axis) + np.log(np.sum(np.exp(x - maximum), axis=axis))
 
 
 def _factors(graph):
@@ -33,10 +33,10 @@ def eliminate(graph, keep, add=_logsumexp):
     """Sum (or maximise) exp Σ_f θ_f over all variables except `keep`, one variable at a time."""
     factors, cards = list(_factors(graph)), graph.cardinalities
     for v in (v for v in range(len(cards)) if v not in keep):
-        near = [f for f in factors if v in f[0]]
-        scope = tuple(sorted({u for f in near for u in f[0]} - {v}))
-        message = add(_sum_tables(near, (*scope, v), cards), len(scope))
-        factors = [f for f in factors if v not in f[0]] + [(scope, message)]
+        factors_of_v = [factor for factor in factors if v in factor[0]]
+        scope = tuple(sorted({u for factor in factors_of_v for u in factor[0]} - {v}))
+        message = add(_sum_tables(factors_of_v, (*scope, v), cards), len(scope))
+        factors = [factor for factor in factors if v not in factor[0]] + [(scope, message)]
     return _sum_tables(factors, keep, cards)
 
 
@@ -56,7 +56,8 @@ def marginals(graph):
         for entry in graph.entries
     ]
     tables = [
-        np.array(f[0] if e.single else f) for e, f in zip(graph.entries, factors, strict=True)
+        np.array(factor_marginals[0] if e.single else factor_marginals)
+        for e, factor_marginals in zip(graph.entries, factors, strict=True)
     ]
     return Marginals(rows, tables, log_z, "exact", True, 1, 0.0)
 
@@ -75,13 +76,14 @@ def propagate(graph, iterations, add=_logsumexp):
     factors, cards = list(_factors(graph)), graph.cardinalities
     m = {(f, v): np.zeros(cards[v]) for f, (scope, _) in enumerate(factors) for v in scope}
     for _ in range(iterations):
-        old = dict(m)
+        old_messages = dict(m)
         for f, v in m:
             scope, table = factors[f]
             cavities = []
             for u in scope:
                 cavity = sum(
-                    (x for (g, w), x in old.items() if w == u and g != f), np.zeros(cards[u])
+                    (x for (g, w), x in old_messages.items() if w == u and g != f),
+                    np.zeros(cards[u]),
                 )
                 cavities += [((u,), cavity)] if u != v else []
             neighbours = tuple(u for u in scope if u != v)

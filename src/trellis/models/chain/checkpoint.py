@@ -23,7 +23,10 @@ History: TypeAlias = list[tuple[int, float]]
 _COST_FACTOR = 20  # wait 20 times as long as a save takes: saving uses at most 1/20 of the time
 # Parameters that may differ between the saved and the resumed run. The solver's state replaces
 # them, or they do not change the result. Features are part of the data, which are compared too.
-_MAY_DIFFER = {"features", "edge_features", "max_iter", "n_jobs", "random_state", "warm_start"}
+_MAY_DIFFER = {
+    *("features", "edge_features", "joint"),
+    *("max_iter", "n_jobs", "random_state", "verbose", "warm_start"),
+}
 
 
 class ResumableRun(Protocol):
@@ -111,8 +114,8 @@ class Checkpoint:
         """Return the ``repr`` of each parameter of the run to resume; {} if there is none."""
         if not (self.resume and self.path.exists()):
             return {}
-        stored = native.read(self.path, kind="checkpoint").meta.get("parameters")
-        return stored if isinstance(stored, dict) else {}
+        stored_parameters = native.read(self.path, kind="checkpoint").meta.get("parameters")
+        return stored_parameters if isinstance(stored_parameters, dict) else {}
 
     def restore(self, parameters: dict[str, Any], data: str) -> Saved | None:
         """Return the saved state of a run with these parameters and data, or None if there is none.
@@ -120,7 +123,11 @@ class Checkpoint:
         ``data`` is the `fingerprint` of the training data. `after_iteration` writes the parameters
         and the fingerprint into the file.
         """
-        reprs = {k: repr(v) for k, v in sorted(parameters.items()) if k not in _MAY_DIFFER}
+        reprs = {
+            name: repr(value)
+            for name, value in sorted(parameters.items())
+            if name not in _MAY_DIFFER
+        }
         self._meta = {"parameters": reprs, "data": data}
         if not (self.resume and self.path.exists()):
             return None
@@ -143,13 +150,14 @@ class Checkpoint:
 
     def _check_same_run(self, meta: dict[str, Any]) -> None:
         with self.errors_name_file():
-            saved, data = dict(meta["parameters"]), meta["data"]
-        current = self._meta["parameters"]
-        for name in sorted({*saved, *current}):
-            old, new = saved.get(name), current.get(name)
-            if old != new:
+            saved_parameters, data = dict(meta["parameters"]), meta["data"]
+        parameters = self._meta["parameters"]
+        for name in sorted({*saved_parameters, *parameters}):
+            saved_value, value = saved_parameters.get(name), parameters.get(name)
+            if saved_value != value:
                 raise InputError(
-                    f"{self.path} was saved with {name}={old}, but this run has {name}={new}"
+                    f"{self.path} was saved with {name}={saved_value}, "
+                    f"but this run has {name}={value}"
                 )
         if data != self._meta["data"]:
             raise InputError(f"{self.path} was saved with different training data or features")
@@ -161,7 +169,7 @@ class Checkpoint:
         """
         if not (self._halt_requested or self._is_due(run.iteration)):
             return False
-        started = time.monotonic()
+        start_time = time.monotonic()
         arrays = {f"state.{name}": array for name, array in run.to_arrays().items()}
         arrays |= {"losses": _as_table(run.losses), "scores": _as_table(run.dev_scores)}
         best_weights = run.best_weights()
@@ -169,8 +177,8 @@ class Checkpoint:
             arrays["best_w"] = best_weights
         native.write(self.path, "checkpoint", {**self._meta, "since_best": run.since_best}, arrays)
         self.iteration = run.iteration
-        finished = time.monotonic()
-        self._next_save = finished + _COST_FACTOR * (finished - started)
+        finish_time = time.monotonic()
+        self._next_save = finish_time + _COST_FACTOR * (finish_time - start_time)
         self.stopped = self._halt_requested
         return self.stopped
 
@@ -210,11 +218,18 @@ def _read_saved(meta: dict[str, Any], tensors: native.Tensors) -> Saved:
     for name, array in tensors.items():
         if array.dtype == np.float64:
             native.finite(tensors, name)
-    arrays = {k.removeprefix("state."): v for k, v in tensors.items() if k.startswith("state.")}
+    arrays = {
+        key.removeprefix("state."): tensor
+        for key, tensor in tensors.items()
+        if key.startswith("state.")
+    }
     losses, scores = (
         _as_history(native.expect(tensors, name, np.float64, (None, 2)))
         for name in ("losses", "scores")
     )
+    if not {iteration for iteration, _ in scores} <= {iteration for iteration, _ in losses}:
+        raise InputError("scores contains an iteration that is not in losses")
+    since_best = integer_at_least(meta["since_best"], 0, "since_best")
     # The arrays of a file are read-only, so the weights are copied.
     best_weights = np.array(tensors["best_w"]) if "best_w" in tensors else None
-    return Saved(arrays, losses, scores, best_weights, int(meta["since_best"]))
+    return Saved(arrays, losses, scores, best_weights, since_best)

@@ -8,17 +8,25 @@
 from collections.abc import Callable
 from typing import Any, Self
 
-from trellis.checks import check_not_empty, sample_weights, sequences, unchanged_on_error
+from trellis.checks import check_not_empty, sample_weights, unchanged_on_error
 from trellis.errors import InputError
 from trellis.models.chain.checkpoint import Checkpoint
 from trellis.models.chain.fitted import FittedChain
+from trellis.models.chain.joint import learn_joint
 from trellis.models.chain.labels import as_array, encode_for_training
-from trellis.models.chain.monitoring import Monitor, TrainingRun
+from trellis.models.chain.monitoring import (
+    Monitor,
+    TrainingRun,
+    read_dev,
+    warn_of_unseen_labels,
+)
 from trellis.models.chain.parameters import check_parameters
 from trellis.models.chain.training import build_problem, solve
 from trellis.models.chain.warm_start import initial_classes, initial_features, initial_weights
 from trellis.models.chain.weights import WeightRules, choose_weights, drop_unused_attributes
+from trellis.optim.display import show_progress
 from trellis.optim.result import Progress
+from trellis.sequences import label_lists, sequences
 
 __all__ = ["CRF", "LinearChainModel"]
 
@@ -48,19 +56,24 @@ class LinearChainModel(FittedChain):
         that training can be resumed after a crash.
         """
         check_parameters(self)
-        monitor = Monitor(dev, dev_every, callback, checkpoint)
+        any_type = self._takes_any_type()
+        monitor = Monitor(read_dev(dev, any_type), dev_every, callback, checkpoint)
         monitor.check(self.early_stopping)
-        with unchanged_on_error(self):
-            X = sequences(X)
+        with unchanged_on_error(self), show_progress(type(self).__name__, self.verbose) as draw:
+            X, y = sequences(X, any_type=any_type), label_lists(y)
+            self.corpus_layout_ = None  # that of an earlier fit does not describe these data
             # Features: tokens become sparse rows of attributes.
             features = initial_features(self, X)
             batch = features.learn(X)
             check_not_empty(batch.lengths)
             # Labels become integers.
-            labels = encode_for_training(y, batch.lengths, initial_classes(self))
+            earlier = initial_classes(self)
+            labels = encode_for_training(y, batch.lengths, earlier, self.constraints)
             sample_weight = sample_weights(sample_weight, len(X))
-            # Weights: one for each pair of an attribute and a label, and for each pair of labels.
+            # Weights: one for each pair of an attribute and a label, for each pair of labels, and
+            # for each joint feature.
             rules = WeightRules(self.states, self.transitions, self.min_count)
+            batch = learn_joint(features, batch, X, labels, rules, sample_weight)
             layout = choose_weights(batch, features, labels, rules, sample_weight)
             layout, w0 = initial_weights(self, layout, labels)
             batch, layout = drop_unused_attributes(features, batch, layout)
@@ -71,11 +84,13 @@ class LinearChainModel(FittedChain):
             self.classes_, self.features_, self.layout_ = as_array(labels.classes), features, layout
             # Objective: the core takes its own copy of the data.
             problem = build_problem(self, batch, labels, layout, sample_weight)
-            run = TrainingRun(self, monitor)
+            self.l2_ = problem.l2
+            warn_of_unseen_labels(monitor.dev, labels.classes)
+            run = TrainingRun(self, monitor, draw)
             state = run.resume((*batch.arrays(), labels.label, labels.allowed, sample_weight), w0)
             del batch  # a large corpus must not be in memory twice
             # Solver: minimise the objective from w0, or from the state of a checkpoint.
-            run.finish(solve(self, problem, w0, run, state))
+            run.finish(solve(self, problem, w0, run, state), problem)
             if self.l1 > 0:
                 self._prune()
         return self
@@ -103,10 +118,15 @@ class CRF(LinearChainModel):
         tokens get built-in features, and tokens that are dicts, lists of names or arrays are
         themselves features.
     edge_features
-        A function of a sequence that returns, for each position, features of the transition into
-        it: φ(x, t, y', y). A `Spec` has edge templates instead.
+        Features of the transition into each position, φ(x, t, y', y): a function of a sequence, or
+        a `Window` or `Spec`, whose templates are used for transitions.
+    joint
+        Joint features: a function f(x, i, previous, label), or a list of functions, of a position
+        and two labels. Each feature has one weight; ``previous`` is None at the first position.
+        Without ``features`` and ``edge_features``, the model has no other weights.
     l2, l1
-        Strengths of the penalties. With l1 > 0, most weights become 0 and are removed.
+        Strengths of the penalties. ``l2="auto"`` chooses a value from the numbers of tokens and
+        labels; ``l2_`` is the value used. With l1 > 0, most weights become 0 and are removed.
     solver
         "lbfgs" (OWL-QN with l1 > 0), "gradient" (plain ascent), "sgd", "perceptron",
         "passive-aggressive" or "arow". ``solver_options`` are further arguments of its function in
@@ -127,6 +147,9 @@ class CRF(LinearChainModel):
         Training ends after this number of scores in a row without improvement.
     warm_start
         If True, fit continues from the current weights. New data may have new labels and features.
+    verbose
+        If True, the progress of fit is shown: as a bar in a notebook or on a terminal, otherwise as
+        lines on standard error.
 
     """
 

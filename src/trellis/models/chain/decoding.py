@@ -8,14 +8,22 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from trellis.checks import as_integer, sample_weights, sequences
+from trellis.checks import as_integer, one_of, sample_weights
 from trellis.errors import InputError, TrellisError
+from trellis.estimator import Predictions
 from trellis.formats.parts import Saved
 from trellis.inference import chain
 from trellis.inference.chain import Scores
+from trellis.inference.chain.posterior import posterior_path
 from trellis.models.chain.labels import Label, encode
+from trellis.models.quantities import Quantities
+from trellis.models.spans import predict_best_spans
+from trellis.sequences import count_positions, label_lists, sequences
 
-__all__ = ["Decoding", "Labelling"]
+__all__ = ["DECODERS", "Decoding", "Labelling", "split_into_slices"]
+
+DECODERS = ("viterbi", "marginal", "mbr")
+"""The values of ``decode`` in `Decoding.predict`."""
 
 # Number of positions that are scored at a time. The scores of 65,536 positions and 50 labels take
 # 26 MB. Without slices, the scores of all positions of a large file would be in memory.
@@ -29,34 +37,50 @@ class Labelling(NamedTuple):
     probability: float
 
 
-class Decoding(Saved, ABC):
+class Decoding(Quantities, Saved, ABC):
     """Mixin for models with the attribute ``classes_`` and the method ``_compute_scores``."""
 
     classes_: NDArray[Any]
     n_jobs: int | None
 
     @abstractmethod
-    def _fitted(self) -> None:
+    def _check_fitted(self) -> None:
         """Raise NotFittedError if the model is not fitted."""
 
     @abstractmethod
     def _compute_scores(self, X: list[Any]) -> Scores:
         """Return the scores of sequences. No sequence is empty."""
 
-    def predict(self, X: Any, known: Any = None) -> list[list[Label]]:
-        """argmax_y p(y | x) for each sequence.
+    def predict(self, X: Any, known: Any = None, *, decode: str = "viterbi") -> list[list[Label]]:
+        """argmax_y p(y | x) for each sequence, or the labels of another decoder.
 
         ``known`` has, like y, a label, a set of labels or None for each position. The result is
-        the best labelling that agrees with it.
+        the best labelling that agrees with it. ``decode`` says what is best:
+
+        - "viterbi": the most probable labelling.
+        - "marginal": the largest expected number of correct labels, Σₜ p(yₜ | x). Constraints hold.
+        - "mbr": the largest expected F1 of spans, over all sequences of X together. So the labels
+          of a sequence depend on the others; for single sequences, use ``predict_spans`` with
+          ``min_probability``.
         """
+        one_of(decode, DECODERS, "decode")
+        if decode == "mbr":
+            return self._predict_best_spans(X, known)
+        decoder = chain.viterbi if decode == "viterbi" else posterior_path
+        return self._map_slices(X, known, lambda scores: self._decode(scores, decoder), list)
 
-        def best_paths(scores: Scores) -> list[Any]:
-            path = chain.viterbi(scores, n_jobs=self.n_jobs)
-            flat = self.classes_[np.concatenate(path.labels)].tolist()
-            ends = np.cumsum([len(numbers) for numbers in path.labels]).tolist()
-            return [flat[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
+    def _decode(self, scores: Scores, decoder: Any = chain.viterbi) -> list[list[Label]]:
+        """Return the labelling of each sequence that the decoder prefers."""
+        path = decoder(scores, n_jobs=self.n_jobs)
+        labels = self.classes_[np.concatenate(path.labels)].tolist()
+        ends = np.cumsum([len(numbers) for numbers in path.labels]).tolist()
+        return [labels[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
-        return self._map_slices(X, known, best_paths, list)
+    def _predict_best_spans(self, X: Any, known: Any) -> list[list[Label]]:
+        self._check_fitted()
+        X, known = self._read_known(X, known)
+        paths = predict_best_spans(self, X, known)
+        return Predictions(self.classes_[path].tolist() if path else [] for path in paths)
 
     def predict_marginals(self, X: Any, known: Any = None) -> list[NDArray[np.float64]]:
         """p(yₜ | x) for each sequence, shape (length, labels), in the order of ``classes_``."""
@@ -74,10 +98,12 @@ class Decoding(Saved, ABC):
             log_z = cast(Any, chain.log_partition(scores, n_jobs=self.n_jobs))
             return [
                 [
-                    Labelling(self.classes_[path].tolist(), float(np.exp(score - z)))
+                    Labelling(
+                        self.classes_[path].tolist(), float(np.exp(score - log_z_of_sequence))
+                    )
                     for path, score in zip(paths_of_sequence, path_scores, strict=True)
                 ]
-                for paths_of_sequence, path_scores, z in zip(
+                for paths_of_sequence, path_scores, log_z_of_sequence in zip(
                     paths.labels, paths.score, log_z, strict=True
                 )
             ]
@@ -91,27 +117,40 @@ class Decoding(Saved, ABC):
 
         def draw(scores: Scores) -> list[Any]:
             paths = chain.sample(scores, n=n, random_state=generator, n_jobs=self.n_jobs)
-            return [self.classes_[numbers].tolist() for numbers in paths]
+            return [self.classes_[path].tolist() for path in paths]
 
         return self._map_slices(X, None, draw, lambda: [[] for _ in range(n)])
 
+    def entropy(self, X: Any) -> NDArray[np.float64]:
+        """H(y | x) = -Σ_y p(y | x) log p(y | x) of each sequence in nats, shape (sequences,)."""
+
+        def entropies(scores: Scores) -> list[Any]:
+            return list(cast(Any, chain.entropy(scores, n_jobs=self.n_jobs)))
+
+        return np.array(self._map_slices(X, None, entropies, float))
+
     def log_likelihood(self, X: Any, y: Any) -> NDArray[np.float64]:
-        """log p(y | x) of each sequence, shape (sequences,); labels may be unknown, as in fit."""
+        """log p(y | x) of each sequence, shape (sequences,); labels may be unknown, as in fit.
+
+        It is -inf for an impossible labelling, also if the sequence has no possible labelling.
+        """
 
         def log_probabilities(scores: Scores) -> list[Any]:
             # The sum over the labellings that agree with y, divided by the sum over all labellings.
             numerator = cast(Any, chain.log_partition(scores, n_jobs=self.n_jobs))
-            unmasked = scores._replace(mask=None)
-            return list(numerator - cast(Any, chain.log_partition(unmasked, n_jobs=self.n_jobs)))
+            unmasked_scores = scores._replace(mask=None)
+            total = cast(Any, chain.log_partition(unmasked_scores, n_jobs=self.n_jobs))
+            # -inf - (-inf) would be nan.
+            return list(numerator - np.where(np.isneginf(total), 0.0, total))
 
-        X = _check_pairs(X, y)
+        X, y = self._read_pairs(X, y)
         return np.array(self._map_slices(X, y, log_probabilities, float))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the fraction of labels that are predicted correctly."""
-        X = _check_pairs(X, y)
+        X, y = self._read_pairs(X, y)
         weights = sample_weights(sample_weight, len(X))
-        correct, total = 0.0, 0.0
+        weighted_correct, weighted_total = 0.0, 0.0
         for i, (predicted, true) in enumerate(zip(self.predict(X), y, strict=True)):
             if len(predicted) != len(true):
                 raise InputError(
@@ -119,13 +158,40 @@ class Decoding(Saved, ABC):
                     sequence=i,
                 )
             weight = 1.0 if weights is None else weights[i]
-            correct += weight * sum(
-                guess == label for guess, label in zip(predicted, true, strict=True)
+            weighted_correct += weight * sum(
+                predicted_label == true_label
+                for predicted_label, true_label in zip(predicted, true, strict=True)
             )
-            total += weight * len(predicted)
-        return correct / total if total else 0.0
+            weighted_total += weight * len(predicted)
+        return weighted_correct / weighted_total if weighted_total else 0.0
 
-    # ---- slices of sequences
+    # ---- arguments, and slices of sequences
+
+    def _sequences(self, X: Any) -> list[Any]:
+        """Return X as a list of sequences. A function may compute features of any objects."""
+        return sequences(X, any_type=self._takes_any_type())
+
+    def _takes_any_type(self) -> bool:
+        """Return True if only functions of the user read the sequences, as a whole."""
+        features, joint = getattr(self, "features", None), getattr(self, "joint", None)
+        return callable(features) or (features is None and joint is not None)
+
+    def _read_pairs(self, X: Any, y: Any) -> tuple[list[Any], list[Any]]:
+        """Return X and y as lists; raise InputError if their lengths differ."""
+        X, y = self._sequences(X), label_lists(y)
+        if len(X) != len(y):
+            raise InputError(f"X has {len(X)} sequences, y has {len(y)}")
+        return X, y
+
+    def _read_known(self, X: Any, known: Any) -> tuple[list[Any], list[Any] | None]:
+        """Return X and the known labels as lists; raise InputError if their lengths differ."""
+        X = self._sequences(X)
+        if known is None:
+            return X, None
+        known = label_lists(known, "known")
+        if len(known) != len(X):
+            raise InputError(f"X has {len(X)} sequences, known has {len(known)}")
+        return X, known
 
     def _map_slices(
         self,
@@ -138,32 +204,30 @@ class Decoding(Saved, ABC):
 
         The slices do not contain empty sequences. The result of an empty sequence is ``empty()``.
         """
-        self._fitted()
-        X = sequences(X)
-        if known is not None:
-            _check_known(known, len(X))
-        lengths = _count_positions(X)
-        results: list[Any] = []
-        for block in _split_into_slices(lengths):
-            nonempty = (np.flatnonzero(lengths[block]) + block.start).tolist()
+        self._check_fitted()
+        X, known = self._read_known(X, known)
+        lengths = count_positions(X)
+        results: Predictions[Any] = Predictions()
+        for block in split_into_slices(lengths):
+            nonempty_indices = (np.flatnonzero(lengths[block]) + block.start).tolist()
             outputs: list[Any] = []
-            if nonempty:
-                with _renumber_errors(nonempty):
-                    scores = self._compute_scores([X[i] for i in nonempty])
+            if nonempty_indices:
+                with _renumber_errors(nonempty_indices):
+                    scores = self._compute_scores([X[i] for i in nonempty_indices])
                     if known is not None:
-                        mask = self._compute_mask([known[i] for i in nonempty], scores)
+                        mask = self._compute_mask([known[i] for i in nonempty_indices], scores)
                         scores = scores._replace(mask=cast(Any, mask))
                     outputs = function(scores)
-            if len(nonempty) < block.stop - block.start:
-                by_sequence = dict(zip(nonempty, outputs, strict=True))
-                numbers = range(block.start, block.stop)
-                outputs = [by_sequence[i] if i in by_sequence else empty() for i in numbers]
+            if len(nonempty_indices) < block.stop - block.start:
+                by_sequence = dict(zip(nonempty_indices, outputs, strict=True))
+                indices = range(block.start, block.stop)
+                outputs = [by_sequence[i] if i in by_sequence else empty() for i in indices]
             results += outputs
         return results
 
     def _compute_mask(self, known: list[Any], scores: Scores) -> list[NDArray[np.bool_]]:
         """Return True where the known labels allow a label: (length, labels) per sequence."""
-        lengths = np.array([len(u) for u in cast(list[Any], scores.unary)])
+        lengths = np.array([len(unary) for unary in cast(list[Any], scores.unary)])
         labels = encode(known, lengths, self.classes_.tolist())
         allowed = labels.allowed
         if allowed is None:
@@ -172,33 +236,7 @@ class Decoding(Saved, ABC):
         return np.split(allowed, np.cumsum(lengths)[:-1])
 
 
-def _check_pairs(X: Any, y: Any) -> list[Any]:
-    """Return X as a list; raise InputError if y has another length."""
-    X = sequences(X)
-    if len(X) != len(y):
-        raise InputError(f"X has {len(X)} sequences, y has {len(y)}")
-    return cast(list[Any], X)
-
-
-def _check_known(known: Any, count: int) -> None:
-    if not hasattr(known, "__len__"):
-        raise InputError(f"known must be a list of label lists, not {type(known).__name__}")
-    if len(known) != count:
-        raise InputError(f"X has {count} sequences, known has {len(known)}")
-
-
-def _count_positions(X: list[Any]) -> NDArray[np.int64]:
-    """Return the number of positions of each sequence. The feature map validates X later."""
-    if {*map(type, X)} <= {list, tuple}:
-        return np.fromiter(map(len, X), dtype=np.int64, count=len(X))
-    # The shape is read first, because len() of a sparse matrix raises an error.
-    lengths = (
-        x.shape[0] if hasattr(x, "shape") else len(x) if hasattr(x, "__len__") else 1 for x in X
-    )
-    return np.fromiter(lengths, dtype=np.int64, count=len(X))
-
-
-def _split_into_slices(lengths: NDArray[np.int64]) -> Iterator[slice]:
+def split_into_slices(lengths: NDArray[np.int64]) -> Iterator[slice]:
     """Yield slices of sequences with about _SLICE_POSITIONS positions each."""
     ends = np.cumsum(lengths)
     begin = 0
@@ -210,11 +248,11 @@ def _split_into_slices(lengths: NDArray[np.int64]) -> Iterator[slice]:
 
 
 @contextmanager
-def _renumber_errors(numbers: list[int]) -> Iterator[None]:
-    """Replace the index i of a sequence in an error by ``numbers[i]``, the caller's index."""
+def _renumber_errors(indices: list[int]) -> Iterator[None]:
+    """Replace the index i of a sequence in an error by ``indices[i]``, the caller's index."""
     try:
         yield
     except TrellisError as error:
         if error.sequence is None:
             raise
-        raise error.renumbered(numbers[error.sequence]) from None
+        raise error.renumbered(indices[error.sequence]) from None

@@ -1,53 +1,76 @@
 """The hidden Markov model: p(x, y) = p(y₀) Πₜ p(yₜ | yₜ₋₁) Πₜ p(xₜ | yₜ)."""
 
+import copy
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trellis.checks import (
     as_integer,
-    check_not_empty,
+    check_random_state,
     integer_at_least,
     number_at_least,
+    one_of,
     sample_weights,
-    sequences,
     unchanged_on_error,
 )
 from trellis.errors import InputError
-from trellis.estimator import Estimator, check_fitted
-from trellis.features.rows import FeatureBatch
-from trellis.features.vectorizer import FeatureMap, choose
-from trellis.features.window import named
+from trellis.estimator import Estimator, check_fitted, names_arguments
+from trellis.features.vectorizer import FeatureMap
 from trellis.formats.native import Tensors, expect, finite
-from trellis.formats.parts import Parts
-from trellis.inference import chain
+from trellis.formats.parts import Parts, tensors_below
 from trellis.inference.chain import Scores
-from trellis.models.chain.decoding import Decoding
-from trellis.models.chain.description import Description, token_columns
+from trellis.models.chain.emissions import (
+    BY_NAME,
+    Categorical,
+    Emission,
+    Features,
+    Gaussian,
+    Mixture,
+    Observations,
+    Poisson,
+)
+from trellis.models.chain.emissions.base import MIN_VARIANCE
+from trellis.models.chain.emissions.categorical import is_symbols
+from trellis.models.chain.emissions.counts import Data, count_known, expect_counts
+from trellis.models.chain.emissions.density import COVARIANCES
+from trellis.models.chain.emissions.joint import JointDecoding
+from trellis.models.chain.emissions.table import TableEmission, log
 from trellis.models.chain.inspection import FeatureWeight, check_top
 from trellis.models.chain.labels import EncodedLabels, as_array, encode
-from trellis.models.chain.storage import read_chain, set_feature_functions, store_chain
-from trellis.native import resolve_jobs
+from trellis.models.chain.storage import (
+    read_features,
+    read_labels,
+    set_feature_functions,
+    store_chain,
+    store_labels,
+)
+from trellis.models.description import Description, token_columns
+from trellis.models.spans import SpanDecoding
+from trellis.native import isa, resolve_jobs
+from trellis.optim.display import describe_iteration, show_progress
+from trellis.sequences import label_lists, split_sequences
 
 __all__ = ["HMM"]
 
 
-class HMM(Decoding, Estimator):
-    """A hidden Markov model of symbols, or of bags of features.
+class HMM(SpanDecoding, JointDecoding, Estimator):
+    """A hidden Markov model of symbols, bags of features, vectors or counts.
 
     p(x, y) = p(y₀) Πₜ p(yₜ | yₜ₋₁) Πₜ p(xₜ | yₜ)
 
-    If all labels are known, the probabilities are smoothed relative counts. A label in y may also
+    If all labels are known, the probabilities are (smoothed) relative counts. A label in y may also
     be unknown: ``None``, or a set of labels. Without y, the labels are 0, 1, …, ``n_states`` - 1.
     If labels are unknown, Baum–Welch fits the probabilities: it repeats expected counts under the
     current model until the likelihood converges.
 
-    A token that is a ``str`` is one symbol. A token may also have features (dicts, lists, arrays or
-    a spec). Given the label, features are independent of each other, as in naive Bayes. Unknown
-    features are ignored. If all features of a position are unknown, the position has the
-    probability of an unknown symbol, which comes from the smoothing.
+    Without ``emissions``, a token that is a ``str`` is one symbol, and so is an integer. A token
+    may also have features (dicts, lists, arrays or a spec). Given the label, features are
+    independent of each other, as in naive Bayes. Unknown features are ignored. If all features of a
+    position are unknown, the position has the probability of an unknown symbol, which comes from
+    the smoothing.
 
     >>> X = [["dog", "barks"], ["cat", "sleeps"], ["dog", "sleeps"]]
     >>> hmm = HMM().fit(X, [["N", "V"]] * 3)
@@ -55,6 +78,16 @@ class HMM(Decoding, Estimator):
     [['N', 'V']]
     >>> hmm.transitions_.round(2).tolist()  # with 0.1 added to each count
     [[0.03, 0.97], [0.5, 0.5]]
+
+    Observations may be real numbers, vectors or counts; each sequence is an array (length,) or
+    (length, dimensions).
+
+    >>> X = [np.array([0.1, -0.2, 5.1, 4.9]), np.array([5.2, 0.0])]
+    >>> hmm = HMM(emissions="gaussian", n_states=2, random_state=0).fit(X)
+    >>> hmm.emission_.means.round(1).ravel().tolist()
+    [5.1, -0.0]
+    >>> hmm.predict([[4.0, 1.0]])
+    [[0, 1]]
 
     Parameters
     ----------
@@ -66,25 +99,41 @@ class HMM(Decoding, Estimator):
         This number is added to the count of each transition and each first label.
     n_states
         The number of labels if fit gets no y.
+    verbose
+        If True, the progress of Baum–Welch is shown, as for `CRF`.
     max_iter, tol
         Baum–Welch stops after max_iter iterations, or when an iteration increases the
         log-likelihood per position by less than tol.
+    emissions
+        p(xₜ | yₜ): "categorical" (integers or strings as symbols), "gaussian", "mixture" (of
+        Gaussians), "poisson" (counts), or an `Emission`. With None, integers are categorical, and
+        other tokens have features.
+    covariance
+        Of Gaussians and mixtures: "diagonal", "full", "tied" (one matrix for all) or "spherical".
+    n_mixtures
+        The number of Gaussians in the mixture of each state.
+    min_variance
+        No variance of a Gaussian, eigenvalue of its matrix, or rate of a Poisson distribution falls
+        below it.
 
     """
 
     kind: ClassVar[str] = "hmm"
+    added_parameters = frozenset({"emissions", "covariance", "n_mixtures", "min_variance"})
     classes_: NDArray[Any]
     """(labels,) All labels."""
-    features_: FeatureMap
+    emission_: Emission
+    """The fitted p(xₜ | yₜ), with its parameters as attributes."""
     start_: NDArray[np.float64]
     """p(y₀), shape (labels,)."""
     transitions_: NDArray[np.float64]
     """p(yₜ | yₜ₋₁), shape (labels, labels), one row for each yₜ₋₁."""
-    emissions_: NDArray[np.float64]
-    """log p(symbol | y), shape (symbols + 1, labels); the last row is for unknown symbols."""
     log_likelihoods_: list[float]
     """The log-likelihood of the data at the start of each iteration of Baum–Welch."""
+    converged_: bool
+    """False if Baum–Welch stopped at max_iter."""
 
+    @names_arguments
     def __init__(
         self,
         features: Any = None,
@@ -96,6 +145,11 @@ class HMM(Decoding, Estimator):
         tol: float = 1e-6,
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: bool = False,
+        emissions: str | Emission | None = None,
+        covariance: str = "diagonal",
+        n_mixtures: int = 2,
+        min_variance: float = 1e-3,
     ) -> None:
         self.features = features
         self.smoothing = smoothing
@@ -105,140 +159,186 @@ class HMM(Decoding, Estimator):
         self.tol = tol
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
+        self.emissions = emissions
+        self.covariance = covariance
+        self.n_mixtures = n_mixtures
+        self.min_variance = min_variance
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Estimate the probabilities from counts, or from expected counts if labels are unknown."""
-        for name in ("smoothing", "transition_smoothing"):
-            number_at_least(getattr(self, name), 0, name)
-        integer_at_least(self.max_iter, 1, "max_iter")
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, lengths: Any = None) -> Self:
+        """Estimate the probabilities from counts, or from expected counts if labels are unknown.
+
+        With ``lengths``, X is one array of the positions of all sequences, and y (if any) one list
+        of their labels.
+        """
+        self._check_parameters()
         with unchanged_on_error(self):
-            X = sequences(X)
-            self.features_ = self._choose_features(X)
-            batch = self.features_.learn(X)
-            check_not_empty(batch.lengths)
-            if batch.rows.value is not None and (batch.rows.value < 0).any():
-                raise InputError("X has a negative feature value: in an HMM, values are counts")
+            X = self._sequences(split_sequences(X, lengths))
+            self.corpus_layout_ = None  # that of an earlier fit does not describe these data
+            y = None if y is None else label_lists(split_sequences(y, lengths, "y"))
+            self.emission_ = self._new_emission(X)
+            observations = self.emission_.learn(X, resolve_jobs(self.n_jobs))
             weights = sample_weights(sample_weight, len(X))
             weights = np.ones(len(X)) if weights is None else weights
-            labels = self._encode_labels(y, batch)
+            labels = self._encode_labels(y, observations)
             self.classes_, self.log_likelihoods_ = as_array(labels.classes), []
-            data = _Data(
-                batch,
-                _build_symbol_matrix(batch, len(self.features_)),
-                labels,
-                np.repeat(weights, batch.lengths),
-            )
-            if labels.allowed is None:
-                self._set_probabilities(data, _count_labels(data), _count_pairs(data))
+            data = Data(observations, labels, weights)
+            self.converged_ = True
+            if labels.allowed is None and not self.emission_.is_hidden:
+                counts = count_known(data)
+                self._set_chain(data, counts.p, counts.pairs)
+                self._set_emission(data, counts.p)
             else:
                 self._run_baum_welch(data)
+            self.isa_ = isa()
         return self
 
-    def _choose_features(self, X: list[Any]) -> FeatureMap:
-        first = next((x for x in X if isinstance(x, list | tuple) and x), [None])[0]
-        if self.features is None and isinstance(first, str):
-            return choose(named(["w[0]"]), None, X)
-        return choose(self.features, None, X)
+    def _check_parameters(self) -> None:
+        for name in ("smoothing", "transition_smoothing"):
+            number_at_least(getattr(self, name), 0, name)
+        number_at_least(self.tol, -np.inf, "tol")  # a negative number disables the test
+        integer_at_least(self.max_iter, 1, "max_iter")
+        if self.n_states is not None:
+            as_integer(self.n_states, "n_states")
+        check_random_state(self.random_state)
+        resolve_jobs(self.n_jobs)
+        one_of(self.covariance, COVARIANCES, "covariance")
+        integer_at_least(self.n_mixtures, 1, "n_mixtures")
+        number_at_least(self.min_variance, MIN_VARIANCE, "min_variance")
+        if self.emissions is None:
+            return
+        if not isinstance(self.emissions, Emission):
+            one_of(self.emissions, BY_NAME, "emissions")
+        if self.features is not None:
+            raise InputError("features is set: only an HMM with emissions=None has features")
 
-    def _encode_labels(self, y: Any, batch: FeatureBatch) -> EncodedLabels:
+    def _new_emission(self, X: list[Any]) -> Emission:
+        """Return an emission without parameters, of the class that the settings or X name."""
+        if isinstance(self.emissions, Emission):
+            return copy.deepcopy(self.emissions)
+        name = self.emissions
+        if name is None:
+            # An empty list or tuple says nothing; `learn` refuses it.
+            first = next((x for x in X if not isinstance(x, list | tuple) or x), None)
+            if self.features is not None or not is_symbols(first):
+                return Features(self.features, self.smoothing)
+            name = Categorical.kind
+        settings = {
+            Categorical.kind: (self.smoothing,),
+            Gaussian.kind: (self.covariance, self.min_variance),
+            Mixture.kind: (self.n_mixtures, self.covariance, self.min_variance),
+            Poisson.kind: (self.min_variance,),
+        }
+        return BY_NAME[name](*settings[name])
+
+    def _encode_labels(self, y: Any, observations: Observations) -> EncodedLabels:
+        lengths = observations.lengths
+        n_positions = int(lengths.sum())
         if y is not None:
-            labels = encode(y, batch.lengths)
-            if labels.classes:
+            labels = encode(y, lengths)
+            if labels.classes and (labels.allowed is not None or not self.emission_.is_hidden):
                 return labels
+            if labels.classes:  # Baum–Welch needs the mask of known labels
+                allowed = np.zeros((n_positions, len(labels.classes)), dtype=np.bool_)
+                allowed[np.arange(n_positions), labels.label] = True
+                return EncodedLabels(labels.classes, labels.label, allowed)
         if self.n_states is None or as_integer(self.n_states, "n_states") < 1:
             raise InputError(
                 f"y has no labels and n_states is {self.n_states!r}: must be at least 1 to fit "
                 "without labels"
             )
-        positions = int(batch.lengths.sum())
-        allowed = np.ones((positions, self.n_states), dtype=np.bool_)
-        unknown = np.full(positions, -1, np.int32)
-        return EncodedLabels(tuple(range(self.n_states)), unknown, allowed)
+        allowed = np.ones((n_positions, self.n_states), dtype=np.bool_)
+        unknown_labels = np.full(n_positions, -1, np.int32)
+        return EncodedLabels(tuple(range(self.n_states)), unknown_labels, allowed)
 
-    def _run_baum_welch(self, data: "_Data") -> None:
+    def _run_baum_welch(self, data: Data) -> None:
         """Repeat: compute expected counts, then set the probabilities from these counts."""
         generator = np.random.default_rng(self.random_state)
-        count = len(data.labels.classes)
+        n_states = len(data.labels.classes)
+        values = data.observations.values
         allowed = cast(NDArray[np.bool_], data.labels.allowed)
-        # Each symbol starts with a random preference for states. If all states were equal, they
-        # would get the same expected counts in every iteration. With 1e-3, every state is possible
-        # at positions without a known symbol.
-        preference = generator.exponential(size=(data.symbols.shape[1], count))
-        p = allowed * (data.symbols @ preference + 1e-3)
-        p *= data.row_weight[:, None] / p.sum(axis=1, keepdims=True)
-        self._set_probabilities(data, p, 1.0 + generator.exponential(size=(count, count)))
-        cuts = np.cumsum(data.batch.lengths)[:-1]
-        masks = np.split(allowed, cuts)
-        weights = data.row_weight[data.batch.row_begin[:-1]]
+        p = self.emission_.start(values, allowed, data.row_weight, generator)
+        self._set_chain(data, p, 1.0 + generator.exponential(size=(n_states, n_states)))
         min_gain = self.tol * float(data.row_weight.sum())
-        for _ in range(self.max_iter):
-            unary = np.split(data.symbols @ self.emissions_[:-1], cuts)
-            pairs, p, log_likelihood = self._compute_expected_counts(unary, masks, weights)
-            self.log_likelihoods_.append(log_likelihood)
-            self._set_probabilities(data, p, pairs)
-            recent = self.log_likelihoods_[-2:]
-            if len(recent) == 2 and recent[1] - recent[0] < min_gain:
-                break
+        self.converged_ = False
+        with show_progress("HMM", self.verbose) as draw:
+            for iteration in range(1, self.max_iter + 1):
+                unary = self.emission_.log_likelihood(values)
+                counts = expect_counts(data, unary, self.transitions_, self.start_, self.n_jobs)
+                self.log_likelihoods_.append(counts.log_likelihood)
+                self._set_chain(data, counts.p, counts.pairs)
+                self._set_emission(data, counts.p)
+                message = describe_iteration(iteration, -counts.log_likelihood)
+                draw(iteration / self.max_iter, message)
+                recent = self.log_likelihoods_[-2:]
+                if len(recent) == 2 and recent[1] - recent[0] < min_gain:
+                    self.converged_ = True
+                    break
 
-    def _compute_expected_counts(
-        self, unary: Any, masks: Any, weights: Any
-    ) -> tuple[Any, Any, float]:
-        """Return expected counts of pairs (L, L) and of labels (positions, L), and log p(x)."""
-        scores = (_log(self.transitions_), _log(self.start_))
-        if (weights == 1.0).all():
-            counts = chain.expected_counts(unary, *scores, mask=masks, n_jobs=self.n_jobs)
-            rows = np.concatenate(cast(Any, counts.unary))
-            return counts.transition, rows, float(np.sum(counts.log_partition))
-        marginals = chain.marginals(unary, *scores, mask=masks, n_jobs=self.n_jobs)
-        pairs = sum(
-            weight * np.sum(p, axis=0)
-            for weight, p in zip(weights, marginals.pairwise, strict=True)
-        )
-        rows = np.concatenate(
-            [weight * p for weight, p in zip(weights, marginals.unary, strict=True)]
-        )
-        return pairs, rows, float(weights @ np.asarray(marginals.log_partition))
+    def _set_emission(self, data: Data, p: NDArray[np.float64]) -> None:
+        statistics = self.emission_.statistics(data.observations.values, p)
+        self.emission_.maximise(statistics)
 
-    def _set_probabilities(self, data: "_Data", p: Any, pairs: Any) -> None:
-        """Set the probabilities from (expected) counts of labels and pairs.
+    def _set_chain(self, data: Data, p: Any, pairs: Any) -> None:
+        """Set p(y₀) and p(yₜ | yₜ₋₁) from (expected) counts of labels and pairs.
 
         ``p`` has shape (positions, labels), ``pairs`` (labels, labels).
         """
-        counts = np.asarray(data.symbols.T @ p) + self.smoothing
-        unknown = np.full((1, p.shape[1]), self.smoothing)
-        counts = np.concatenate([counts, unknown])
-        totals = counts.sum(axis=0)
-        self.emissions_ = _log(counts / np.where(totals > 0, totals, 1.0))
         pairs = pairs + self.transition_smoothing
         sums = pairs.sum(axis=1, keepdims=True)
         # Without smoothing, a label that no label follows has no counts. Its row is uniform.
         self.transitions_ = np.where(sums > 0, pairs / np.where(sums > 0, sums, 1), 1 / len(pairs))
-        first = p[data.batch.row_begin[:-1]].sum(axis=0) + self.transition_smoothing
-        self.start_ = first / first.sum()
+        first_label_counts = p[data.first_rows].sum(axis=0) + self.transition_smoothing
+        self.start_ = first_label_counts / first_label_counts.sum()
 
     # ---- inspection
 
+    @property
+    def features_(self) -> FeatureMap:
+        """The feature map of emissions of features."""
+        emission = self.emission_
+        if not isinstance(emission, Features):
+            raise AttributeError(f"an HMM with {emission.kind} emissions has no features_")
+        return emission.map
+
+    @property
+    def emissions_(self) -> NDArray[np.float64]:
+        """log p(symbol | y), shape (symbols + 1, labels); the last row is for unknown symbols."""
+        emission = self.emission_
+        if not isinstance(emission, TableEmission):
+            raise AttributeError(f"read the parameters of {emission.kind} emissions: emission_")
+        return emission.log_probabilities
+
     def transition_scores(self) -> NDArray[np.float64]:
         """log p(yₜ | yₜ₋₁), shape (labels, labels), one row for each yₜ₋₁."""
-        self._fitted()
-        return _log(self.transitions_)
+        self._check_fitted()
+        return log(self.transitions_)
 
     def top_features(self, n: int | None = 20, label: Any = None) -> list[FeatureWeight]:
         """Return the n most probable symbols of each label, or of ``label``, with log p."""
-        self._fitted()
+        self._check_fitted()
+        emission = self.emission_
+        if not isinstance(emission, TableEmission):
+            raise InputError(f"{emission.kind} emissions have no symbols: read emission_")
         classes = self.classes_.tolist()
         n = check_top(n, label, classes)
-        names, top = self.features_.names(), []
-        for number, name in enumerate(classes):
+        names, feature_weights = emission.names(), []
+        for label_index, name in enumerate(classes):
             if label is None or name == label:
-                weights = self.emissions_[:-1, number]
-                best = np.argsort(-weights, kind="stable")[:n]
-                top += [FeatureWeight(name, names[a], float(weights[a])) for a in best]
-        return top
+                weights = emission.log_probabilities[:-1, label_index]
+                best_symbols = np.argsort(-weights, kind="stable")[:n]
+                feature_weights += [
+                    FeatureWeight(name, names[symbol], float(weights[symbol]))
+                    for symbol in best_symbols
+                ]
+        return feature_weights
 
     def describe(self) -> Description:
         """Return facts about the fitted model: settings and size."""
-        self._fitted()
+        self._check_fitted()
+        if not isinstance(self.emission_, Features):
+            settings = {"emissions": self.emission_.kind}
+            return Description(columns=None, settings=settings, has_probabilities=True)
         smoothing = f"{self.smoothing:g}, transitions {self.transition_smoothing:g}"
         return Description(
             columns=token_columns(self.features_),
@@ -249,108 +349,62 @@ class HMM(Decoding, Estimator):
 
     # ---- scores
 
-    def _fitted(self) -> None:
-        check_fitted(self, "emissions_")
+    def _check_fitted(self) -> None:
+        check_fitted(self, "emission_")
 
     def _compute_scores(self, X: list[Any]) -> Scores:
-        batch = self.features_.find(X, resolve_jobs(self.n_jobs))
-        unary = np.asarray(_build_symbol_matrix(batch, len(self.features_)) @ self.emissions_[:-1])
-        # Without smoothing, log p of unknown symbols is -inf. They are then ignored.
-        unknown = self.emissions_[-1]
-        is_unknown = np.diff(batch.rows.begin) == 0
-        unary[is_unknown] += np.where(np.isneginf(unknown), 0.0, unknown)
-        cuts = np.cumsum(batch.lengths)[:-1]
-        return Scores(np.split(unary, cuts), _log(self.transitions_), _log(self.start_))
-
-    def log_probability(self, X: Any) -> NDArray[np.float64]:
-        """log p(x) = log Σ_y p(x, y) of each sequence, shape (sequences,)."""
-
-        def totals(scores: Scores) -> list[Any]:
-            return list(cast(Any, chain.log_partition(scores, n_jobs=self.n_jobs)))
-
-        return np.array(self._map_slices(X, None, totals, float))
+        lengths, values = self.emission_.read(X, resolve_jobs(self.n_jobs))
+        unary = self.emission_.log_likelihood(values)
+        split_points = np.cumsum(lengths)[:-1]
+        return Scores(np.split(unary, split_points), log(self.transitions_), log(self.start_))
 
     # ---- files
 
     def to_parts(self) -> Parts:
         """Return the metadata and the tensors of the fitted model."""
-        self._fitted()
-        meta, tensors = store_chain(self)
-        tensors |= {
-            "start": self.start_,
-            "transitions": self.transitions_,
-            "emissions": self.emissions_,
-        }
-        return meta, tensors
+        self._check_fitted()
+        tensors = {"start": self.start_, "transitions": self.transitions_}
+        if isinstance(self.emission_, Features):
+            meta, feature_tensors = store_chain(self)
+            return meta, {**feature_tensors, **tensors, "emissions": self.emissions_}
+        meta = store_labels(self)
+        if isinstance(self.emissions, Emission):
+            del meta["parameters"]["emissions"]  # a class of the user's own cannot be stored
+        emission_meta, emission_tensors = self.emission_.to_parts()
+        meta["emission"] = {"kind": self.emission_.kind, **emission_meta}
+        return meta, tensors | {f"emission.{name}": t for name, t in emission_tensors.items()}
 
     @classmethod
     def from_parts(cls, meta: dict[str, Any], tensors: Tensors) -> Self:
         """Return the model with these parts; raise InputError if a part is missing or invalid."""
-        model = read_chain(cls, meta, tensors)
-        labels = len(model.classes_)
-        expect(tensors, "start", np.float64, (labels,))
-        expect(tensors, "transitions", np.float64, (labels, labels))
+        model = read_labels(cls, meta)
+        model._check_parameters()
+        n_labels = len(model.classes_)
+        expect(tensors, "start", np.float64, (n_labels,))
+        expect(tensors, "transitions", np.float64, (n_labels, n_labels))
         model.start_ = finite(tensors, "start")
         model.transitions_ = finite(tensors, "transitions")
         for p in (model.start_, model.transitions_):
             if (p < 0).any() or not np.allclose(p.sum(axis=-1), 1.0, atol=1e-6):
                 raise InputError("start and the rows of transitions must be probabilities")
-        emissions = expect(tensors, "emissions", np.float64, (len(model.features_) + 1, labels))
-        if np.isnan(emissions).any() or (emissions > 0).any():
-            raise InputError("emissions must be log-probabilities: at most 0, not nan")
-        model.emissions_, model.log_likelihoods_ = emissions, []
+        if "emission" in meta:
+            emission_meta = dict(meta["emission"])
+            kind = one_of(emission_meta.pop("kind", None), BY_NAME, "the kind of emission")
+            parts = emission_meta, tensors_below(tensors, "emission.")
+            model.emission_ = BY_NAME[kind].from_parts(*parts, n_labels)
+        else:
+            model.emission_ = features = Features(model.features, model.smoothing)
+            features.map = read_features(meta, tensors)
+            features.read_table(tensors, "emissions", len(features.map), n_labels)
+        model.log_likelihoods_ = []
         return model
 
     def set_feature_functions(
         self,
         features: Callable[[Any], Any] | None = None,
         edge_features: Callable[[Any], Any] | None = None,
+        joint: Any = None,
     ) -> None:
         """Set the Python function that computes features. A file cannot contain it."""
-        set_feature_functions(self, features=features)
-
-
-class _Data(NamedTuple):
-    """The training data of an HMM."""
-
-    batch: FeatureBatch
-    symbols: Any
-    """(positions, symbols) Counts as a sparse matrix."""
-    labels: EncodedLabels
-    row_weight: NDArray[np.float64]
-    """(positions,) The sample weight of the sequence that contains the position."""
-
-
-def _log(p: NDArray[np.float64]) -> NDArray[np.float64]:
-    with np.errstate(divide="ignore"):
-        return np.log(p)
-
-
-def _build_symbol_matrix(batch: FeatureBatch, columns: int) -> Any:
-    """Return the features of each position, a sparse matrix of shape (positions, columns)."""
-    from scipy import sparse  # imported only here, because it takes 0.1 s
-
-    rows = batch.rows
-    value = np.ones(len(rows.id)) if rows.value is None else rows.value
-    return sparse.csr_array((value, rows.id, rows.begin), shape=(len(rows), columns))
-
-
-def _count_labels(data: _Data) -> NDArray[np.float64]:
-    """Return the sample weight at the label of each position, else 0: (positions, labels)."""
-    p = np.zeros((len(data.labels.label), len(data.labels.classes)))
-    p[np.arange(len(p)), data.labels.label] = data.row_weight
-    return p
-
-
-def _count_pairs(data: _Data) -> NDArray[np.float64]:
-    """Return the weighted count of each transition: (labels, labels)."""
-    label = data.labels.label
-    has_previous = np.ones(len(label), dtype=np.bool_)
-    has_previous[data.batch.row_begin[:-1]] = False
-    after = np.flatnonzero(has_previous)
-    count = len(data.labels.classes)
-    bigrams = label[after - 1].astype(np.int64) * count + label[after]
-    sums: NDArray[Any] = np.bincount(
-        bigrams, weights=data.row_weight[after], minlength=count * count
-    )
-    return sums.reshape(count, count)
+        if isinstance(self.emission_, Features):
+            set_feature_functions(self, features=features)

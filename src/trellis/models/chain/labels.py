@@ -10,29 +10,45 @@ members is the label.
 [[False, False, True], [True, True, True], [True, True, False]]
 """
 
+import os
+import warnings
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any, NoReturn, TypeAlias
+from itertools import chain, islice
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trellis.data import tags
 from trellis.errors import InputError
+from trellis.sequences import label_lists
 
 __all__ = [
+    "LIMIT_VARIABLE",
+    "MANY_LABELS",
+    "MAX_LABELS",
     "Constraints",
     "EncodedLabels",
     "Label",
+    "UnseenLabels",
     "as_array",
+    "complete_tags",
     "constraints_for",
+    "count_unseen",
     "encode",
     "encode_for_training",
+    "read_label_limit",
 ]
 
 Label: TypeAlias = Hashable
 _SETS = (set, frozenset)
+MANY_LABELS = 1_000  # training with more labels gives a warning
+# Training with more labels is refused: the four L × L matrices of the core would take 0.8 GB.
+MAX_LABELS = 5_000
+_MAX_UNSEEN = 5  # labels that a warning names
+LIMIT_VARIABLE = "TRELLIS_MAX_LABELS"  # the environment variable that replaces MAX_LABELS
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,44 +69,80 @@ def encode(
 
     ``classes`` are all allowed labels. With None, they are the sorted distinct labels of y.
     """
+    y = label_lists(y)
     _check_lengths(y, lengths)
-    flat = list(chain.from_iterable(row.tolist() if hasattr(row, "tolist") else row for row in y))
+    flat_labels = list(
+        chain.from_iterable(row.tolist() if hasattr(row, "tolist") else row for row in y)
+    )
     try:
-        distinct = set(flat)
-        partial = None in distinct or any(isinstance(value, frozenset) for value in distinct)
+        distinct_labels = set(flat_labels)
+        is_partial = None in distinct_labels or any(
+            isinstance(value, frozenset) for value in distinct_labels
+        )
     except TypeError:  # a set is not hashable
-        distinct, partial = set(), True
-    if partial:
-        distinct = _distinct_labels(flat, y)
-    if any(isinstance(label, np.generic) for label in distinct):
+        distinct_labels, is_partial = set(), True
+    if is_partial:
+        distinct_labels = _distinct_labels(flat_labels, y)
+    if any(isinstance(label, np.generic) for label in distinct_labels):
         # NumPy scalars become Python values, so that all predicted labels have plain Python types.
-        flat = [value.item() if isinstance(value, np.generic) else value for value in flat]
-        distinct = {label.item() if isinstance(label, np.generic) else label for label in distinct}
-    if any(label != label for label in distinct):  # only NaN differs from itself
+        flat_labels = [
+            value.item() if isinstance(value, np.generic) else value for value in flat_labels
+        ]
+        distinct_labels = {
+            label.item() if isinstance(label, np.generic) else label for label in distinct_labels
+        }
+    if any(label != label for label in distinct_labels):  # only NaN differs from itself
         _raise_nan(y)
     if classes is None:
-        classes = _sort(distinct)
+        _check_count(distinct_labels)
+        classes = _sort(distinct_labels)
     index = {label: n for n, label in enumerate(classes)}
-    unknown = distinct - index.keys()
-    if unknown:
-        _raise_unknown(y, unknown, classes)
-    if not partial:
-        numbers = np.fromiter(map(index.__getitem__, flat), dtype=np.int32, count=len(flat))
+    unknown_labels = distinct_labels - index.keys()
+    if unknown_labels:
+        _raise_unknown(y, unknown_labels, classes)
+    if not is_partial:
+        numbers = np.fromiter(
+            map(index.__getitem__, flat_labels), dtype=np.int32, count=len(flat_labels)
+        )
         return EncodedLabels(tuple(classes), numbers, None)
-    return _encode_partial(flat, index, tuple(classes))
+    return _encode_partial(flat_labels, index, tuple(classes))
 
 
 def encode_for_training(
-    y: Any, lengths: NDArray[np.int64], earlier_classes: Sequence[Label] = ()
+    y: Any,
+    lengths: NDArray[np.int64],
+    earlier_classes: Sequence[Label] = (),
+    constraints: Any = None,
 ) -> EncodedLabels:
-    """Encode y; the classes of an earlier fit come first. Raise InputError if no label is known."""
+    """Encode y; the classes of an earlier fit come first. Raise InputError if no label is known.
+
+    If labels are unknown and ``constraints`` is a tagging scheme, the classes are all tags of the
+    scheme: an unknown label before I-X may be the only B-X of the data.
+    """
     labels = encode(y, lengths)
-    if earlier_classes:
-        classes = dict.fromkeys([*earlier_classes, *labels.classes])
-        labels = encode(y, lengths, list(classes))
     if not labels.classes:
         raise InputError("no label is known at any position")
-    return labels
+    classes = list(labels.classes)
+    if labels.allowed is not None and isinstance(constraints, str):
+        classes = complete_tags(classes, constraints)
+    classes = list(dict.fromkeys([*earlier_classes, *classes]))
+    return labels if classes == list(labels.classes) else encode(y, lengths, classes)
+
+
+def complete_tags(tags_in_data: Sequence[Label], scheme: str) -> list[Label]:
+    """Return the tags and all other tags that the scheme has for their labels, sorted.
+
+    >>> complete_tags(["I-X", "B-Y"], "BIO")
+    ['B-X', 'B-Y', 'I-X', 'I-Y', 'O']
+    """
+    names = {str(tag).partition("-")[2] for tag in tags_in_data if tag != "O"}
+    if scheme == "plain" or not all(isinstance(tag, str) for tag in tags_in_data):
+        return list(tags_in_data)
+    tags_of_scheme = {"O"}
+    for name in names:
+        # A span of three positions and two spans that touch it have every tag of every scheme.
+        tags_of_scheme |= {*tags.from_spans([(name, 0, 3), (name, 3, 4), (name, 4, 5)], 5, scheme)}
+    return _sort(tags_of_scheme | {*tags_in_data})
 
 
 def as_array(classes: Sequence[Label]) -> NDArray[Any]:
@@ -103,26 +155,52 @@ def as_array(classes: Sequence[Label]) -> NDArray[Any]:
     return array
 
 
+def _check_count(labels: set[Any]) -> None:
+    """Warn about many labels, and refuse more than the limit, before any L × L matrix exists.
+
+    Memory and time grow with the square of the number of labels. So many labels usually mean that
+    the wrong column was read as the label.
+    """
+    count = len(labels)
+    if count <= MANY_LABELS:
+        return
+    examples = ", ".join(f"{label!r:.40}" for label in islice(labels, 3))
+    problem = f"y has {count} different labels, such as {examples}"
+    hint = "check that the right column is read as the label (--label)"
+    limit = read_label_limit()
+    if count > limit:
+        raise InputError(
+            f"{problem}: at most {limit} are allowed, because memory grows with their square; "
+            f"{hint}, or set the environment variable {LIMIT_VARIABLE} to allow more"
+        )
+    warnings.warn(f"{problem}: training may need much memory; {hint}", stacklevel=4)
+
+
+def read_label_limit() -> int:
+    """Return the largest number of labels of a model: `MAX_LABELS` or the environment variable."""
+    text = os.environ.get(LIMIT_VARIABLE, "")
+    if not text:
+        return MAX_LABELS
+    if not text.isascii() or not text.isdigit():
+        raise InputError(f"{LIMIT_VARIABLE} is {text!r}: must be a number of labels")
+    return int(text)
+
+
 def _check_lengths(y: Any, lengths: NDArray[np.int64]) -> None:
-    if isinstance(y, str) or not hasattr(y, "__len__"):
-        raise InputError(f"y must be a list of label lists, not {type(y).__name__}")
     if len(y) != len(lengths):
         raise InputError(f"X has {len(lengths)} sequences, y has {len(y)}")
-    for i, (row, length) in enumerate(zip(y, lengths, strict=True)):
-        if isinstance(row, str) or not hasattr(row, "__len__"):
+    for i, (label_list, length) in enumerate(zip(y, lengths, strict=True)):
+        if len(label_list) != length:
             raise InputError(
-                f"labels of sequence {{sequence}} must be a list, not {row!r}", sequence=i
-            )
-        if len(row) != length:
-            raise InputError(
-                f"sequence {{sequence}} has {length} positions and {len(row)} labels", sequence=i
+                f"sequence {{sequence}} has {length} positions and {len(label_list)} labels",
+                sequence=i,
             )
 
 
-def _distinct_labels(flat: Iterable[Any], y: Any) -> set[Any]:
+def _distinct_labels(flat_labels: Iterable[Any], y: Any) -> set[Any]:
     """Return all labels, including the members of sets."""
     labels: set[Any] = set()
-    for value in flat:
+    for value in flat_labels:
         if isinstance(value, _SETS):
             if not value or None in value:
                 _raise_at(
@@ -158,7 +236,7 @@ def _raise_at(y: Any, is_wrong: Callable[..., bool], problem: str) -> NoReturn:
 
 def _raise_nan(y: Any) -> NoReturn:
     def has_nan(value: Any) -> bool:
-        return any(x != x for x in (value if isinstance(value, _SETS) else (value,)))
+        return any(label != label for label in (value if isinstance(value, _SETS) else (value,)))
 
     _raise_at(y, has_nan, "nan cannot be a label: use None for an unknown label")
 
@@ -172,22 +250,56 @@ def _raise_unknown(y: Any, unknown: set[Any], classes: Sequence[Label]) -> NoRet
 
 
 def _encode_partial(
-    flat: Sequence[Any], index: dict[Label, int], classes: tuple[Label, ...]
+    flat_labels: Sequence[Any], index: dict[Label, int], classes: tuple[Label, ...]
 ) -> EncodedLabels:
-    numbers = np.full(len(flat), -1, dtype=np.int32)
-    allowed = np.zeros((len(flat), len(classes)), dtype=np.bool_)
-    for n, value in enumerate(flat):
+    numbers = np.full(len(flat_labels), -1, dtype=np.int32)
+    allowed = np.zeros((len(flat_labels), len(classes)), dtype=np.bool_)
+    for position, value in enumerate(flat_labels):
         if value is None:
-            allowed[n] = True
+            allowed[position] = True
         elif isinstance(value, _SETS):
             members = [index[label] for label in value]
-            allowed[n, members] = True
+            allowed[position, members] = True
             if len(members) == 1:
-                numbers[n] = members[0]
+                numbers[position] = members[0]
         else:
-            numbers[n] = index[value]
-            allowed[n, numbers[n]] = True
+            numbers[position] = index[value]
+            allowed[position, numbers[position]] = True
     return EncodedLabels(classes, numbers, allowed)
+
+
+# ---- labels of other data
+
+
+class UnseenLabels(NamedTuple):
+    """The labels of some data that a model does not have, for a warning.
+
+    >>> print(count_unseen([["O", "B-X", None], ["B-X", "I-X"]], ["O"]))
+    3 of 4 labels do not occur in the training data and count as errors: 'B-X' (2), 'I-X' (1)
+    """
+
+    counts: Counter[Label]
+    total: int
+    """The number of all labels, except unknown ones."""
+
+    def __str__(self) -> str:
+        common = self.counts.most_common(_MAX_UNSEEN)
+        names = ", ".join(f"{label!r:.40} ({count:,})" for label, count in common)
+        n_hidden = len(self.counts) - len(common)
+        return (
+            f"{self.counts.total():,} of {self.total:,} labels do not occur in the training data "
+            f"and count as errors: {names}{f' and {n_hidden} more' if n_hidden else ''}"
+        )
+
+
+def count_unseen(y: Iterable[Iterable[Label]], classes: Iterable[Label]) -> UnseenLabels:
+    """Count the labels of y that are not among the classes. Unknown labels are not counted."""
+    known = Counter(
+        label for row in y for label in row if label is not None and not isinstance(label, _SETS)
+    )
+    trained = set(classes)
+    counts = Counter({label: n for label, n in known.items() if label not in trained})
+    return UnseenLabels(counts, known.total())
 
 
 # ---- constraints on consecutive labels
@@ -203,6 +315,8 @@ class Constraints:
     """(labels,) 0, or -inf for a label that must not be the first."""
     end: NDArray[np.float64]
     """(labels,) 0, or -inf for a label that must not be the last."""
+    scheme: str | None = None
+    """The tagging scheme that the constraints come from."""
 
     def check(self, labels: EncodedLabels, lengths: NDArray[np.int64]) -> None:
         """Raise InputError at the first position where known labels break a constraint."""
@@ -214,24 +328,32 @@ class Constraints:
             begin += length
 
     def _check_sequence(self, i: int, numbers: NDArray[np.int32], classes: Sequence[Label]) -> None:
-        first, last = numbers[0], numbers[-1]
-        if first >= 0 and np.isinf(self.start[first]):
-            _raise_forbidden(i, 0, f"{classes[first]!r} must not be the first label")
-        if last >= 0 and np.isinf(self.end[last]):
-            _raise_forbidden(i, len(numbers) - 1, f"{classes[last]!r} must not be the last label")
-        before, after = numbers[:-1], numbers[1:]
-        is_broken = (before >= 0) & (after >= 0) & self.forbidden[before, after]
+        first_label, last_label = numbers[0], numbers[-1]
+        if first_label >= 0 and np.isinf(self.start[first_label]):
+            self._raise_forbidden(i, 0, f"{classes[first_label]!r} must not be the first label")
+        if last_label >= 0 and np.isinf(self.end[last_label]):
+            self._raise_forbidden(
+                i, len(numbers) - 1, f"{classes[last_label]!r} must not be the last label"
+            )
+        previous, next_labels = numbers[:-1], numbers[1:]
+        is_broken = (previous >= 0) & (next_labels >= 0) & self.forbidden[previous, next_labels]
         if is_broken.any():
             t = int(np.argmax(is_broken))
-            pair = f"{classes[after[t]]!r} must not follow {classes[before[t]]!r}"
-            _raise_forbidden(i, t + 1, pair)
+            pair = f"{classes[next_labels[t]]!r} must not follow {classes[previous[t]]!r}"
+            self._raise_forbidden(i, t + 1, pair)
 
-
-def _raise_forbidden(i: int, t: int, rule: str) -> NoReturn:
-    raise InputError(
-        f"sequence {{sequence}}, position {t}: {rule} under the constraints of the model",
-        sequence=i,
-    )
+    def _raise_forbidden(self, i: int, t: int, rule: str) -> NoReturn:
+        hint = ""
+        if self.scheme is not None:
+            hint = (
+                "; correct the label (`trellis check FILE` lists all lines of this kind); if the "
+                "data have another scheme, such as IOB1, convert them: `trellis convert "
+                f"FROM TO --scheme {self.scheme}`, or trellis.data.tags.convert"
+            )
+        raise InputError(
+            f"sequence {{sequence}}, position {t}: {rule} under the constraints of the model{hint}",
+            sequence=i,
+        )
 
 
 def constraints_for(rules: Any, classes: Sequence[Label]) -> Constraints | None:
@@ -245,14 +367,14 @@ def constraints_for(rules: Any, classes: Sequence[Label]) -> Constraints | None:
     """
     if rules is None:
         return None
-    count = len(classes)
-    forbidden = np.zeros((count, count), dtype=np.bool_)
-    start, end = np.zeros(count), np.zeros(count)
+    n_labels = len(classes)
+    is_forbidden = np.zeros((n_labels, n_labels), dtype=np.bool_)
+    start, end = np.zeros(n_labels), np.zeros(n_labels)
     if isinstance(rules, str):
         allowed = tags.allowed_transitions([str(label) for label in classes], rules)
-        forbidden |= ~allowed.matrix
+        is_forbidden |= ~allowed.matrix
         start[~allowed.start], end[~allowed.end] = -np.inf, -np.inf
-        return Constraints(forbidden, start, end)
+        return Constraints(is_forbidden, start, end, rules)
     index = {label: n for n, label in enumerate(classes)}
     for pair in rules if isinstance(rules, Iterable) else [rules]:
         if not isinstance(pair, tuple) or len(pair) != 2:
@@ -260,8 +382,7 @@ def constraints_for(rules: Any, classes: Sequence[Label]) -> Constraints | None:
                 "constraints must be a tagging scheme or a list of pairs (label, next label): "
                 f"{pair!r} is not a pair"
             )
-        if (
-            pair[0] in index and pair[1] in index
-        ):  # a label that does not occur in training needs no rule
-            forbidden[index[pair[0]], index[pair[1]]] = True
-    return Constraints(forbidden, start, end)
+        # A label that does not occur in training needs no rule.
+        if pair[0] in index and pair[1] in index:
+            is_forbidden[index[pair[0]], index[pair[1]]] = True
+    return Constraints(is_forbidden, start, end)

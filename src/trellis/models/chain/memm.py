@@ -47,21 +47,21 @@ def by_step(scores: Scores) -> Scores:
     transition, start = cast(Any, scores.transition), cast(Any, scores.start)
     for i, u in enumerate(cast(list[NDArray[np.float64]], scores.unary)):
         matrices = transition[i] if isinstance(transition, list) else transition
-        normalised = u.copy()
-        normalised[0] -= _log_sum_exp(u[0] if start is None else u[0] + start)
+        normalised_unary = u.copy()
+        normalised_unary[0] -= _log_sum_exp(u[0] if start is None else u[0] + start)
         if len(u) > 1:
             normaliser = _log_sum_exp(u[1:, None, :] + matrices)
             # The normaliser is -inf if no label may follow. Then -inf - (-inf) would be nan.
             no_successor = np.isneginf(normaliser)
-            shifted = normalised[:-1] - np.where(no_successor, 0.0, normaliser)
-            normalised[:-1] = np.where(no_successor, -np.inf, shifted)
-        unary.append(normalised)
+            shifted_scores = normalised_unary[:-1] - np.where(no_successor, 0.0, normaliser)
+            normalised_unary[:-1] = np.where(no_successor, -np.inf, shifted_scores)
+        unary.append(normalised_unary)
     return scores._replace(unary=unary)
 
 
 def _log_sum_exp(x: NDArray[np.float64]) -> Any:
     """log Σ exp(x) over the last axis; -inf where all x are -inf."""
-    top = np.max(x, axis=-1, keepdims=True)
-    top = np.where(np.isneginf(top), 0.0, top)
+    maximum = np.max(x, axis=-1, keepdims=True)
+    maximum = np.where(np.isneginf(maximum), 0.0, maximum)
     with np.errstate(divide="ignore"):
-        return np.log(np.exp(x - top).sum(axis=-1)) + top[..., 0]
+        return np.log(np.exp(x - maximum).sum(axis=-1)) + maximum[..., 0]

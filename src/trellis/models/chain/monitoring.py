@@ -1,29 +1,35 @@
 """Actions after each iteration of fit: history, development scores, callback, checkpoint."""
 
 import logging
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trellis.checks import integer_at_least, sequences
+from trellis.checks import integer_at_least
 from trellis.data import tags
-from trellis.errors import InputError
+from trellis.errors import InputError, UnseenLabelWarning
 from trellis.metrics import scorer
 from trellis.models.chain.checkpoint import Checkpoint, History, fingerprint
-from trellis.models.chain.solvers import restore_state
+from trellis.models.chain.labels import count_unseen
+from trellis.models.chain.problem import Problem
+from trellis.models.chain.solvers import default_max_iter, restore_state
+from trellis.native import isa
 from trellis.optim import EarlyStopping
+from trellis.optim.display import Draw, describe_iteration
 from trellis.optim.result import Progress, Result
+from trellis.sequences import label_lists, sequences
 
-__all__ = ["Monitor", "TrainingRun", "check_dev"]
+__all__ = ["Monitor", "TrainingRun", "read_dev", "warn_of_unseen_labels"]
 
 _log = logging.getLogger("trellis")
-_NO_LIMIT = int(np.iinfo(np.int64).max)  # patience without early stopping
+_NO_LIMIT = int(np.iinfo(np.int64).max)  # the patience if training never stops early
 
 
 class Monitor(NamedTuple):
-    """The arguments of fit that watch or stop the training."""
+    """The arguments of fit that monitor or stop the training."""
 
     dev: tuple[Any, Any] | None
     dev_every: int
@@ -37,19 +43,36 @@ class Monitor(NamedTuple):
             raise InputError(f"callback must be a function, not {self.callback!r}")
         if not isinstance(self.checkpoint, Checkpoint | None):
             raise InputError(f"checkpoint must be a Checkpoint, not {self.checkpoint!r}")
-        check_dev(self.dev)
         if self.dev is None and early_stopping is not None:
             raise InputError("early_stopping needs a development set: fit(X, y, dev=(X, y))")
 
 
-def check_dev(dev: Any) -> None:
-    """Raise InputError unless ``dev`` is None or a pair (X, y) of equal length."""
+def read_dev(dev: Any, any_type: bool = False) -> tuple[list[Any], list[Any]] | None:
+    """Return the development set (X, y) as lists; ``any_type`` as for `sequences`."""
     if dev is None:
-        return
+        return None
     if not isinstance(dev, tuple | list) or len(dev) != 2:
         raise InputError(f"dev must be a pair (X, y), not {type(dev).__name__}")
-    if len(sequences(dev[0])) != len(dev[1]):
-        raise InputError(f"dev has {len(dev[0])} sequences and {len(dev[1])} label lists")
+    if not any_type and isinstance(dev[0], list) and dev[0] and isinstance(dev[0][0], str):
+        raise InputError(
+            "dev must be a pair (X, y) of sequences and their labels, but dev[0] is one sequence"
+        )
+    X, y = sequences(dev[0], any_type=any_type), label_lists(dev[1])
+    if len(X) != len(y):
+        raise InputError(f"dev has {len(X)} sequences and {len(y)} label lists")
+    return X, y
+
+
+def warn_of_unseen_labels(dev: tuple[Any, Any] | None, classes: Any, stacklevel: int = 3) -> None:
+    """Warn about labels of the development set that are not among the classes of training.
+
+    ``stacklevel`` is 3 in ``fit`` itself: the warning then names the line that calls ``fit``.
+    """
+    if dev is None:
+        return
+    unseen = count_unseen(dev[1], classes)
+    if unseen.counts:
+        warnings.warn(f"dev: {unseen}", UnseenLabelWarning, stacklevel=stacklevel)
 
 
 class TrainingRun:
@@ -58,8 +81,8 @@ class TrainingRun:
     It is a `ResumableRun`: a checkpoint can save it.
     """
 
-    def __init__(self, model: Any, monitor: Monitor) -> None:
-        self.model, self.monitor = model, monitor
+    def __init__(self, model: Any, monitor: Monitor, draw: Draw) -> None:
+        self.model, self.monitor, self.draw = model, monitor, draw
         self.losses: History = []
         self.iteration = 0
         self._state: Callable[[], Any] | None = None
@@ -85,6 +108,10 @@ class TrainingRun:
             return None
         with checkpoint.errors_name_file():
             state = restore_state(model.solver, saved.arrays, len(w0))
+            if saved.best_w is not None and (
+                saved.best_w.shape != w0.shape or saved.best_w.dtype != np.float64
+            ):
+                raise InputError(f"best_w must be an array of {len(w0)} float64 numbers")
         self.losses[:] = saved.losses
         if self.early:
             self.early.restore(saved.scores, saved.best_w, saved.since_best)
@@ -96,28 +123,37 @@ class TrainingRun:
         self.iteration, self._state = progress.iteration, progress.state
         self.losses.append((progress.iteration, progress.loss))
         _log.debug("iteration %d: loss %.6f", progress.iteration, progress.loss)
-        stop = self.early(progress) if self.early else False
+        should_stop = self.early(progress) if self.early else False
+        self._draw_progress(progress)
         if self.monitor.callback is not None and self.monitor.callback(progress):
-            stop = True
-        if self.monitor.checkpoint and not stop and progress.state is not None:
-            stop = self.monitor.checkpoint.after_iteration(self)
-        return stop
+            should_stop = True
+        if self.monitor.checkpoint and not should_stop and progress.state is not None:
+            should_stop = self.monitor.checkpoint.after_iteration(self)
+        return should_stop
 
-    def finish(self, result: Result[Any]) -> None:
+    def finish(self, result: Result[Any], problem: Problem) -> None:
         """Set the weights of the model.
 
         They are the weights of the last iteration or, with early stopping, those with the best
         development score.
         """
-        model, early = self.model, self.early
-        model.set_weights(result.w)
+        model, early_stopping, w = self.model, self.early, result.w
         model.n_iter_, model.objective_ = result.n_iter, result.loss
-        model.converged_ = result.converged
-        if early and model.early_stopping and early.best_w is not None:
-            model.set_weights(early.best_w)
-            model.n_iter_ = max(early.history, key=lambda entry: entry[1])[0]
+        model.converged_, model.isa_ = result.converged, isa()
+        if early_stopping and model.early_stopping and early_stopping.best_w is not None:
+            w = early_stopping.best_w
+            model.n_iter_ = max(early_stopping.history, key=lambda entry: entry[1])[0]
             model.objective_ = dict(self.losses)[model.n_iter_]
+        model.set_weights(w)
+        if model.solver == "sgd":
+            # Its losses are measured on the way, each sequence before its own step.
+            model.objective_ = problem.loss(w)
         _log.info("%d iterations, loss %.6f: %s", result.n_iter, result.loss, result.message)
+
+    def _draw_progress(self, progress: Progress) -> None:
+        limit = self.model.max_iter or default_max_iter(self.model.solver)
+        text = describe_iteration(progress.iteration, progress.loss, self.dev_scores)
+        self.draw(min(1.0, progress.iteration / limit) if limit else None, text)
 
     def _score_dev(self, w: NDArray[np.float64]) -> float:
         self.model.set_weights(w)
@@ -125,7 +161,11 @@ class TrainingRun:
         if self.model.scoring == "span_f1":
             options["scheme"] = tags.detect([str(label) for label in self.model.classes_])
         assert self.monitor.dev is not None
-        return scorer(self.model.scoring, **options)(self.model, *self.monitor.dev)
+        try:
+            return scorer(self.model.scoring, **options)(self.model, *self.monitor.dev)
+        except InputError as error:
+            # The index of a sequence counts those of dev, not those of the training data.
+            raise InputError(f"dev: {error}") from None
 
     # ---- for the checkpoint
 

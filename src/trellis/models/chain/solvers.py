@@ -65,16 +65,18 @@ def check_solver(name: Any, options: dict[str, Any], l1: float, by_step: bool) -
     """Raise InputError if the solver is unknown, or does not support an option, L1 or the model."""
     solver = SOLVERS[one_of(name, SOLVERS, "solver")]
     if l1 and not solver.l1:
-        alternatives = " or ".join(f"solver={n!r}" for n, entry in SOLVERS.items() if entry.l1)
+        alternatives = " or ".join(
+            f"solver={solver_name!r}" for solver_name, entry in SOLVERS.items() if entry.l1
+        )
         raise InputError(f"l1 > 0 needs {alternatives}; {name} has no L1 term")
     if by_step and solver.online:
         raise InputError(
             f"solver {name!r} cannot train a MEMM: it needs a model normalised over the sequence"
         )
-    known = sorted(set(inspect.signature(solver.minimise).parameters) - _SET_BY_FIT)
-    for option in sorted(set(options) - set(known)):
+    known_options = sorted(set(inspect.signature(solver.minimise).parameters) - _SET_BY_FIT)
+    for option in sorted(set(options) - set(known_options)):
         raise InputError(
-            f"solver {name!r} has no option {option!r}: must be one of {', '.join(known)}"
+            f"solver {name!r} has no option {option!r}: must be one of {', '.join(known_options)}"
         )
 
 

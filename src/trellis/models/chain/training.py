@@ -1,51 +1,19 @@
 """From training data to weights: the objective of a linear chain model and its solver."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from trellis import _core
 from trellis.errors import InputError
 from trellis.features.rows import FeatureBatch
+from trellis.models.chain.joint import tie
 from trellis.models.chain.labels import EncodedLabels, constraints_for
-from trellis.models.chain.parameters import Parameters, label_costs
+from trellis.models.chain.parameters import Parameters, choose_l2, label_costs
+from trellis.models.chain.problem import Problem
 from trellis.models.chain.solvers import SOLVERS, select_arguments
 from trellis.models.chain.weights import WeightLayout
-from trellis.native import resolve_jobs
-from trellis.optim.result import Callback, Objective, Result, Vector
+from trellis.optim.result import Callback, Result, Vector
 
-__all__ = ["Problem", "build_problem", "solve"]
-
-
-@dataclass(eq=False)
-class Problem:
-    """−Σ weightᵢ log p(yᵢ | xᵢ) + l2/2 ‖w‖² + l1 ‖w‖₁, to be minimised over w."""
-
-    data: _core.TrainingData | None
-    """`solve` sets it to None after the core has copied it: two copies need too much memory."""
-    sequences: int
-    by_step: bool
-    """True: p is normalised at each step (MEMM); False: over the sequence (CRF)."""
-    l1: float
-    l2: float
-    n_jobs: int | None
-
-    def objective(self) -> Objective:
-        """Return ``objective(w, gradient) -> loss``, without the L1 term."""
-        assert self.data is not None
-        core = _core.Objective(self.data, self.by_step)
-        threads, l2 = resolve_jobs(self.n_jobs), self.l2
-
-        def evaluate(w: Vector, gradient: Vector) -> float:
-            loss = core.evaluate(w, l2, threads, gradient)
-            # The core must not raise from its threads, so it stores the first infeasible sequence.
-            if core.infeasible >= 0:
-                raise InputError(
-                    "sequence {sequence}: no labelling agrees with its labels and the constraints",
-                    sequence=core.infeasible,
-                )
-            return loss
-
-        return evaluate
+__all__ = ["build_problem", "solve"]
 
 
 def build_problem(
@@ -56,29 +24,33 @@ def build_problem(
     sample_weight: Vector | None,
 ) -> Problem:
     """Return the training problem: data in the core, and the penalties of the model."""
-    limits = constraints_for(model.constraints, labels.classes)
-    if limits:
-        limits.check(labels, batch.lengths)
+    constraints = constraints_for(model.constraints, labels.classes)
+    if constraints:
+        constraints.check(labels, batch.lengths)
+    rows, edges, core_layout, matrix = batch.rows, batch.edges, layout, None
+    if batch.joint is not None:
+        core_layout, rows, edges, matrix = tie(layout, batch)
     # The C++ constructor takes positional arguments only, in this order.
     data = _core.TrainingData(
-        layout.native,
-        batch.rows.native(),
-        None if batch.edges is None else batch.edges.native(),
+        core_layout.native,
+        rows.native(),
+        None if edges is None else edges.native(),
         batch.row_begin,
         labels.label,
         labels.allowed,
         sample_weight,
         label_costs(model.label_weight, labels.classes),
-        limits.forbidden if limits else None,
-        limits.start if limits else None,
-        limits.end if limits else None,
+        constraints.forbidden if constraints else None,
+        constraints.start if constraints else None,
+        constraints.end if constraints else None,
     )
-    sequences, l1, l2 = len(batch.lengths), float(model.l1), float(model.l2)
-    return Problem(data, sequences, model.normalised_by_step, l1, l2, model.n_jobs)
+    n_sequences, l1 = len(batch.lengths), float(model.l1)
+    l2 = choose_l2(model.l2, labels, batch.lengths, sample_weight)
+    return Problem(data, n_sequences, model.normalised_by_step, l1, l2, model.n_jobs, matrix)
 
 
 def solve(
-    model: Parameters, problem: Problem, w0: Vector, callback: Callback, state: Any
+    model: Parameters, problem: Problem, w0: Vector, callback: Callback | None, state: Any
 ) -> Result[Any]:
     """Run the solver of the model from w0, or from the state of an interrupted run."""
     solver = SOLVERS[model.solver]
@@ -93,10 +65,9 @@ def solve(
     if model.max_iter is not None:
         arguments["max_iter"] = model.max_iter
     if solver.online:
-        inputs: tuple[Any, ...] = (_build_learner(model.solver, problem), problem.sequences, w0)
+        inputs: tuple[Any, ...] = (_build_learner(model.solver, problem), problem.n_sequences, w0)
     else:
         inputs = (problem.objective(), w0)
-        problem.data = None  # the objective has its own copy of the data
     return solver.minimise(*inputs, callback=callback, state=state, **arguments)
 
 

@@ -5,12 +5,14 @@ values. Without ``warm_start``, or in the first fit, all features, labels and we
 """
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trellis.errors import InputError
+from trellis.features.joint import JointFeatures, NoFeatures, joint_functions
 from trellis.features.vectorizer import FeatureMap, choose
 from trellis.models.chain.labels import EncodedLabels, Label
 from trellis.models.chain.weights import WeightLayout
@@ -26,8 +28,16 @@ def initial_features(model: Any, X: list[Any]) -> FeatureMap:
     """Return the feature map that fit extends with the features of X."""
     if _has_earlier_fit(model):
         # Learning changes the map in place. The copy protects the model if fit raises an error.
-        return copy.deepcopy(model.features_)  # type: ignore[no-any-return]
-    return choose(model.features, model.edge_features, X)
+        features: FeatureMap = copy.deepcopy(model.features_)
+        if isinstance(features, JointFeatures) != (model.joint is not None):
+            raise InputError("warm_start: joint features must be used in both fits or in none")
+        return features
+    if model.joint is None:
+        return choose(model.features, model.edge_features, X)
+    base: FeatureMap = NoFeatures()
+    if model.features is not None or model.edge_features is not None:
+        base = choose(model.features, model.edge_features, X)
+    return JointFeatures(base, joint_functions(model.joint))
 
 
 def initial_classes(model: Any) -> list[Label]:
@@ -53,8 +63,8 @@ def merge(
 
     ``labels[n]`` is the number in ``new`` of label n of ``old``.
     """
-    old_keys = old.keys(labels, new.labels)
-    new_keys = new.keys(np.arange(new.labels), new.labels)
+    old_keys = old.keys(labels, new.n_labels)
+    new_keys = new.keys(np.arange(new.n_labels), new.n_labels)
     if len(old_keys) != len(new_keys):
         raise InputError(
             "warm_start: edge features must be used in both fits or in none; "
@@ -62,9 +72,14 @@ def merge(
         )
     keys = [np.union1d(*pair) for pair in zip(old_keys, new_keys, strict=True)]
     edges = None if new.edge_begin is None else len(new.edge_begin) - 1
-    layout = WeightLayout.from_keys(new.labels, len(new.state_begin) - 1, edges, keys)
+    layout = WeightLayout.from_keys(new.n_labels, len(new.state_begin) - 1, edges, keys)
+    layout = replace(layout, joint=new.joint)
     weights = [np.zeros(len(key)) for key in keys]
     # Not strict: without edge weights, old.split returns an empty third part that has no keys.
-    for part, key, old_key, values in zip(weights, keys, old_keys, old.split(old_w), strict=False):
-        part[np.searchsorted(key, old_key)] = values
-    return layout, np.concatenate(weights)
+    for part_weights, key, old_key, values in zip(
+        weights, keys, old_keys, old.split(old_w), strict=False
+    ):
+        part_weights[np.searchsorted(key, old_key)] = values
+    # The joint features of the earlier fit have the first numbers.
+    joint = np.pad(old_w[old.linear :], (0, new.joint - old.joint))
+    return layout, np.concatenate([*weights, joint])

@@ -3,12 +3,14 @@
     score(x, y) = Σₜ Σₐ value(x, t, a) · w[a, yₜ]           state weights: (attribute, label)
                 + Σₜ w[yₜ₋₁, yₜ]                            bigram weights: (label, label)
                 + Σₜ Σₑ value(x, t, e) · w[e, yₜ₋₁, yₜ]     edge weights: (edge attribute, bigram)
+                + Σₜ Σⱼ φⱼ(x, t, yₜ₋₁, yₜ) · w[j]           joint weights: (joint feature)
 
 Most pairs of an attribute and a label do not occur, so only pairs with a weight are stored. The
 labels of attribute a are ``state_label[state_begin[a] : state_begin[a + 1]]``. The vector w has the
-state weights, then the bigram weights, then the edge weights.
+state weights, then the bigram weights, the edge weights and the joint weights.
 """
 
+import os
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self, cast
@@ -18,20 +20,31 @@ from numpy.typing import NDArray
 
 from trellis import _core
 from trellis.errors import InputError
+from trellis.features.joint import JointFeatures
 from trellis.features.rows import FeatureBatch, SparseRows
 from trellis.features.vectorizer import FeatureMap
 from trellis.formats.native import Tensors, expect
-from trellis.models.chain.labels import EncodedLabels
+from trellis.models.chain.labels import (
+    LIMIT_VARIABLE,
+    MANY_LABELS,
+    EncodedLabels,
+    read_label_limit,
+)
 
 __all__ = [
     "STATES",
     "TRANSITIONS",
     "WeightLayout",
     "WeightRules",
+    "check_label_count",
     "choose_weights",
     "drop_unused_attributes",
+    "renumber_batch",
+    "to_offsets",
 ]
 
+MAX_DENSE_RATIO = 16
+"""Cells of the transition matrix per weight in a model file with more than `MANY_LABELS` labels."""
 STATES = ("seen", "all")
 TRANSITIONS = ("seen", "all", "none")
 
@@ -51,7 +64,7 @@ class WeightRules(NamedTuple):
 class WeightLayout:
     """The attribute and the labels of each weight."""
 
-    labels: int
+    n_labels: int
     state_begin: NDArray[np.int64]
     """(attributes + 1,) The first state weight of each attribute."""
     state_label: NDArray[np.uint16]
@@ -62,6 +75,8 @@ class WeightLayout:
     """(edge attributes + 1,) The first edge weight of each edge attribute."""
     edge_bigram: NDArray[np.int32] | None = None
     """(edge weights,) from · labels + to."""
+    joint: int = 0
+    """The number of weights of joint features, which are the last ones in w."""
 
     @property
     def states(self) -> int:
@@ -69,16 +84,21 @@ class WeightLayout:
         return len(self.state_label)
 
     @property
-    def size(self) -> int:
-        """The number of all weights."""
+    def linear(self) -> int:
+        """The number of weights without those of joint features."""
         edges = 0 if self.edge_bigram is None else len(self.edge_bigram)
         return self.states + len(self.bigram) + edges
+
+    @property
+    def size(self) -> int:
+        """The number of all weights."""
+        return self.linear + self.joint
 
     @cached_property
     def native(self) -> _core.WeightLayout:
         """The layout as an object of the core. Raises ValueError for indices out of range."""
         return _core.WeightLayout(
-            self.labels,
+            self.n_labels,
             self.state_begin,
             self.state_label,
             self.bigram,
@@ -88,7 +108,7 @@ class WeightLayout:
 
     def __getstate__(self) -> dict[str, Any]:
         # The object of the core cannot be pickled. It is built again at its first use.
-        return {k: v for k, v in self.__dict__.items() if k != "native"}
+        return {name: value for name, value in self.__dict__.items() if name != "native"}
 
     @cached_property
     def state_attribute(self) -> NDArray[np.int64]:
@@ -103,15 +123,15 @@ class WeightLayout:
         return np.repeat(np.arange(len(counts)), counts)
 
     def split(self, w: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-        """Return the state, bigram and edge weights."""
+        """Return the state, bigram and edge weights, without those of joint features."""
         ends = (self.states, self.states + len(self.bigram))
-        return tuple(np.split(w, ends))
+        return tuple(np.split(w[: self.linear], ends))
 
     def transition_matrix(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weight of each bigram, 0 without a weight: (labels, labels)."""
-        matrix = np.zeros(self.labels * self.labels)
+        matrix = np.zeros(self.n_labels * self.n_labels)
         matrix[self.bigram] = self.split(w)[1]
-        return matrix.reshape(self.labels, self.labels)
+        return matrix.reshape(self.n_labels, self.n_labels)
 
     def select(self, selected: NDArray[np.bool_]) -> tuple[Self, NDArray[Any], NDArray[Any]]:
         """Return the layout of the selected weights, and its attributes and edge attributes.
@@ -120,55 +140,62 @@ class WeightLayout:
         """
         states, bigrams, edges = self.split(selected)
         counts = np.bincount(self.state_attribute[states], minlength=len(self.state_begin) - 1)
-        used = np.flatnonzero(counts).astype(np.int32)
-        smaller = replace(
+        used_attributes = np.flatnonzero(counts).astype(np.int32)
+        new_layout = replace(
             self,
-            state_begin=_to_offsets(counts[used]),
+            state_begin=to_offsets(counts[used_attributes]),
             state_label=self.state_label[states],
             bigram=self.bigram[bigrams],
+            joint=int(selected[self.linear :].sum()),
         )
         if self.edge_begin is None or self.edge_bigram is None:
-            return smaller, used, np.zeros(0, np.int32)
+            return new_layout, used_attributes, np.zeros(0, np.int32)
         counts = np.bincount(self.edge_attribute[edges], minlength=len(self.edge_begin) - 1)
-        edge_used = np.flatnonzero(counts).astype(np.int32)
-        smaller = replace(
-            smaller, edge_begin=_to_offsets(counts[edge_used]), edge_bigram=self.edge_bigram[edges]
+        used_edge_attributes = np.flatnonzero(counts).astype(np.int32)
+        new_layout = replace(
+            new_layout,
+            edge_begin=to_offsets(counts[used_edge_attributes]),
+            edge_bigram=self.edge_bigram[edges],
         )
-        return smaller, used, edge_used
+        return new_layout, used_attributes, used_edge_attributes
 
     # ---- keys: one integer for each weight, to compare two layouts
 
-    def keys(self, labels: NDArray[np.int64], count: int) -> list[NDArray[np.int64]]:
+    def keys(self, labels: NDArray[np.int64], n_labels: int) -> list[NDArray[np.int64]]:
         """Return one integer for each state, bigram and edge weight.
 
-        ``labels[n]`` is the new number of label n, and ``count`` the new number of labels.
+        ``labels[n]`` is the new number of label n, and ``n_labels`` is the new number of labels.
         """
         keys = [
-            self.state_attribute * count + labels[self.state_label],
-            self._renumber_bigrams(self.bigram, labels, count),
+            self.state_attribute * n_labels + labels[self.state_label],
+            self._renumber_bigrams(self.bigram, labels, n_labels),
         ]
         if self.edge_bigram is not None:
-            bigrams = self._renumber_bigrams(self.edge_bigram, labels, count)
-            keys.append(self.edge_attribute * count * count + bigrams)
+            bigrams = self._renumber_bigrams(self.edge_bigram, labels, n_labels)
+            keys.append(self.edge_attribute * n_labels * n_labels + bigrams)
         return keys
 
     def _renumber_bigrams(
-        self, bigrams: NDArray[Any], labels: NDArray[np.int64], count: int
+        self, bigrams: NDArray[Any], labels: NDArray[np.int64], n_labels: int
     ) -> NDArray[Any]:
-        before, after = np.divmod(bigrams, self.labels)
-        renumbered: NDArray[Any] = labels[before] * count + labels[after]
-        return renumbered
+        before, after = np.divmod(bigrams, self.n_labels)
+        new_bigrams: NDArray[Any] = labels[before] * n_labels + labels[after]
+        return new_bigrams
 
     @classmethod
-    def from_keys(cls, count: int, attributes: int, edges: int | None, keys: list[Any]) -> Self:
+    def from_keys(
+        cls, n_labels: int, n_attributes: int, n_edge_attributes: int | None, keys: list[Any]
+    ) -> Self:
         """Return the layout with these sorted keys, the inverse of `keys`."""
         states, bigrams, *edge_keys = keys
-        begin = _to_offsets(np.bincount(states // count, minlength=attributes))
-        layout = cls(count, begin, (states % count).astype(np.uint16), bigrams.astype(np.int32))
-        if edges is None:
+        begin = to_offsets(np.bincount(states // n_labels, minlength=n_attributes))
+        layout = cls(
+            n_labels, begin, (states % n_labels).astype(np.uint16), bigrams.astype(np.int32)
+        )
+        if n_edge_attributes is None:
             return layout
-        attribute, bigram = np.divmod(edge_keys[0], count * count)
-        begin = _to_offsets(np.bincount(attribute, minlength=edges))
+        attribute, bigram = np.divmod(edge_keys[0], n_labels * n_labels)
+        begin = to_offsets(np.bincount(attribute, minlength=n_edge_attributes))
         return replace(layout, edge_begin=begin, edge_bigram=bigram.astype(np.int32))
 
     # ---- files
@@ -185,32 +212,51 @@ class WeightLayout:
         return tensors
 
     @classmethod
-    def from_tensors(cls, tensors: Tensors, labels: int, features: FeatureMap) -> Self:
+    def from_tensors(cls, tensors: Tensors, n_labels: int, features: FeatureMap) -> Self:
         """Return the layout from the tensors of an untrusted file. Raise if an index is invalid."""
-        edges: list[Any] = [None, None]
+        edges: dict[str, Any] = {}
         if "edge_begin" in tensors:
-            edges = [
-                expect(tensors, "edge_begin", np.int64, (features.edges + 1,)),
-                expect(tensors, "edge_bigram", np.int32, (None,)),
-            ]
+            edges = {
+                "edge_begin": expect(tensors, "edge_begin", np.int64, (features.edges + 1,)),
+                "edge_bigram": expect(tensors, "edge_bigram", np.int32, (None,)),
+            }
         layout = cls(
-            labels,
+            n_labels,
             expect(tensors, "state_begin", np.int64, (len(features) + 1,)),
             expect(tensors, "state_label", np.uint16, (None,)),
             expect(tensors, "bigram", np.int32, (None,)),
-            *edges,
+            **edges,
+            joint=_count_joint(features),
         )
         if np.any(np.diff(layout.bigram) <= 0):
             raise InputError("bigram must be strictly ascending")
         # The core validates all ranges. state_attribute does not, so it must be used later.
         layout.native  # noqa: B018
-        keys = layout.state_attribute * labels + layout.state_label
+        keys = layout.state_attribute * n_labels + layout.state_label
         if np.any(np.diff(keys) <= 0):
             raise InputError("state_label must be strictly ascending for each attribute")
         return layout
 
 
-def _to_offsets(counts: NDArray[Any]) -> NDArray[np.int64]:
+def check_label_count(n_labels: int, n_weights: int) -> None:
+    """Raise InputError if the matrix of transitions takes far more memory than a model file.
+
+    Inference needs a dense matrix (labels, labels), also if few transitions have a weight. So a
+    small forged file with many labels could take gigabytes at the first prediction. The environment
+    variable `LIMIT_VARIABLE` allows such a file.
+    """
+    if n_labels <= MANY_LABELS or n_labels * n_labels <= MAX_DENSE_RATIO * n_weights:
+        return
+    if not os.environ.get(LIMIT_VARIABLE) or n_labels > read_label_limit():
+        raise InputError(
+            f"the model has {n_labels} labels and only {n_weights} weights, so its transition "
+            "matrix would take much more memory than the file: if you trust the file, set the "
+            f"environment variable {LIMIT_VARIABLE} to {n_labels} or more"
+        )
+
+
+def to_offsets(counts: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the sums of the first 0, 1, … counts: where the items of each count begin."""
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
@@ -222,55 +268,63 @@ def choose_weights(
     sample_weight: NDArray[np.float64] | None,
 ) -> WeightLayout:
     """Return the layout with a weight for each pair that occurs in training, or for all pairs."""
-    count = len(labels.classes)
+    n_labels = len(labels.classes)
+    if isinstance(features, JointFeatures) and features.is_alone:
+        rules = rules._replace(transitions="none")
     row_weight = None if sample_weight is None else np.repeat(sample_weight, batch.lengths)
     begin, label = _find_seen_states(batch.rows, len(features), labels, row_weight, rules.min_count)
     if rules.states == "all":
         # Attributes below min_count get no weight. All others get a weight for each label.
-        used = np.diff(begin) > 0
-        begin = _to_offsets(np.where(used, count, 0))
-        label = np.tile(np.arange(count, dtype=np.int32), int(used.sum()))
+        is_used = np.diff(begin) > 0
+        begin = to_offsets(np.where(is_used, n_labels, 0))
+        label = np.tile(np.arange(n_labels, dtype=np.int32), int(is_used.sum()))
     bigram_of_row = _find_bigrams_of_rows(batch, labels)
-    bigrams = _choose_bigrams(bigram_of_row, count, rules, row_weight)
-    layout = WeightLayout(count, begin, label.astype(np.uint16), bigrams)
+    bigrams = _choose_bigrams(bigram_of_row, n_labels, rules, row_weight)
+    layout = WeightLayout(
+        n_labels, begin, label.astype(np.uint16), bigrams, joint=_count_joint(features)
+    )
     if batch.edges is None:
         return layout
     edge_begin, edge_bigram = _core.seen(
         batch.edges.native(),
         features.edges,
-        count * count,
+        n_labels * n_labels,
         bigram_of_row,
         None,
         row_weight,
         _threshold(rules.min_count),
     )
     if rules.transitions == "all":
-        used = np.diff(edge_begin) > 0
-        edge_begin = _to_offsets(np.where(used, count * count, 0))
-        edge_bigram = np.tile(np.arange(count * count, dtype=np.int32), int(used.sum()))
+        is_used = np.diff(edge_begin) > 0
+        edge_begin = to_offsets(np.where(is_used, n_labels * n_labels, 0))
+        edge_bigram = np.tile(np.arange(n_labels * n_labels, dtype=np.int32), int(is_used.sum()))
     return replace(layout, edge_begin=edge_begin, edge_bigram=edge_bigram)
+
+
+def _count_joint(features: FeatureMap) -> int:
+    return features.joint_count if isinstance(features, JointFeatures) else 0
 
 
 def _find_seen_states(
     rows: SparseRows,
-    attributes: int,
+    n_attributes: int,
     labels: EncodedLabels,
     row_weight: NDArray[np.float64] | None,
     min_count: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return ``state_begin`` and ``state_label`` of pairs that occur at least min_count times."""
-    count, allowed = len(labels.classes), labels.allowed
-    if allowed is not None and count > 1:
+    n_labels, allowed = len(labels.classes), labels.allowed
+    if allowed is not None and n_labels > 1:
         # A position where every label is possible does not count as an occurrence of a pair.
         allowed = allowed & ~allowed.all(axis=1, keepdims=True)
     threshold = _threshold(min_count)
     return _core.seen(
-        rows.native(), attributes, count, labels.label, allowed, row_weight, threshold
+        rows.native(), n_attributes, n_labels, labels.label, allowed, row_weight, threshold
     )
 
 
 def _threshold(min_count: float) -> float:
-    """Return -inf for 0, because the sum of negative feature values is below 0."""
+    """Return min_count, but -inf for 0: the sum of negative feature values is below 0."""
     return min_count if min_count > 0 else -np.inf
 
 
@@ -279,31 +333,33 @@ def _find_bigrams_of_rows(batch: FeatureBatch, labels: EncodedLabels) -> NDArray
 
     It is -1 at the start of a sequence, and where one of the two labels is unknown.
     """
-    before = np.concatenate([[-1], labels.label[:-1]]).astype(np.int32)
-    before[batch.row_begin[:-1]] = -1  # no bigram crosses from one sequence to the next
-    is_known = (before >= 0) & (labels.label >= 0)
-    bigrams = np.where(is_known, before * len(labels.classes) + labels.label, -1)
+    previous_label = np.concatenate([[-1], labels.label[:-1]]).astype(np.int32)
+    previous_label[batch.row_begin[:-1]] = -1  # no bigram crosses from one sequence to the next
+    is_known = (previous_label >= 0) & (labels.label >= 0)
+    bigrams = np.where(is_known, previous_label * len(labels.classes) + labels.label, -1)
     return bigrams.astype(np.int32)
 
 
 def _choose_bigrams(
     bigram_of_row: NDArray[np.int32],
-    count: int,
+    n_labels: int,
     rules: WeightRules,
     row_weight: NDArray[np.float64] | None,
 ) -> NDArray[np.int32]:
     """Return the bigrams that get a weight, in ascending order."""
     if rules.transitions == "all":
-        return np.arange(count * count, dtype=np.int32)
+        return np.arange(n_labels * n_labels, dtype=np.int32)
     if rules.transitions == "none":
         return np.zeros(0, dtype=np.int32)
     has_bigram = bigram_of_row >= 0
     bigrams = bigram_of_row[has_bigram]
-    seen = np.bincount(bigrams, minlength=count * count) > 0
+    is_chosen = np.bincount(bigrams, minlength=n_labels * n_labels) > 0
     if rules.min_count > 0:
         weights = None if row_weight is None else row_weight[has_bigram]
-        seen &= np.bincount(bigrams, weights=weights, minlength=count * count) >= rules.min_count
-    return np.flatnonzero(seen).astype(np.int32)
+        is_chosen &= (
+            np.bincount(bigrams, weights=weights, minlength=n_labels * n_labels) >= rules.min_count
+        )
+    return np.flatnonzero(is_chosen).astype(np.int32)
 
 
 def drop_unused_attributes(
@@ -313,19 +369,39 @@ def drop_unused_attributes(
 
     The number and order of the weights do not change. ``features`` is changed in place.
     """
+    begins = [b for b in (layout.state_begin, layout.edge_begin) if b is not None]
+    if all((np.diff(begin) > 0).all() for begin in begins):
+        return batch, layout  # the usual case; select() would need several arrays of weights
     # select() with all weights removes only attributes without weights.
-    smaller, used, edge_used = layout.select(np.ones(layout.size, dtype=np.bool_))
-    if len(used) == len(features) and len(edge_used) == features.edges:
-        return batch, layout
-    rows = _renumber_attributes(batch.rows, used, len(features))
-    edges = _renumber_attributes(batch.edges, edge_used, features.edges)
-    features.keep(used, edge_used)
-    return FeatureBatch(batch.lengths, cast(SparseRows, rows), edges), smaller
+    new_layout, used_attributes, used_edge_attributes = layout.select(
+        np.ones(layout.size, dtype=np.bool_)
+    )
+    new_batch = renumber_batch(batch, layout, used_attributes, used_edge_attributes)
+    features.keep(used_attributes, used_edge_attributes)
+    return new_batch, new_layout
+
+
+def renumber_batch(
+    batch: FeatureBatch,
+    layout: WeightLayout,
+    used_attributes: NDArray[np.int32],
+    used_edge_attributes: NDArray[np.int32],
+) -> FeatureBatch:
+    """Return the batch with only these attributes of ``layout``, numbered from 0."""
+    edges = 0 if layout.edge_begin is None else len(layout.edge_begin) - 1
+    return replace(
+        batch,
+        rows=cast(
+            SparseRows,
+            _renumber_attributes(batch.rows, used_attributes, len(layout.state_begin) - 1),
+        ),
+        edges=_renumber_attributes(batch.edges, used_edge_attributes, edges),
+    )
 
 
 def _renumber_attributes(
-    rows: SparseRows | None, used: NDArray[np.int32], count: int
+    rows: SparseRows | None, used_attributes: NDArray[np.int32], n_attributes: int
 ) -> SparseRows | None:
-    numbers = np.full(count, -1, dtype=np.int32)
-    numbers[used] = np.arange(len(used), dtype=np.int32)
-    return None if rows is None else rows.renumbered(numbers)
+    new_numbers = np.full(n_attributes, -1, dtype=np.int32)
+    new_numbers[used_attributes] = np.arange(len(used_attributes), dtype=np.int32)
+    return None if rows is None else rows.renumbered(new_numbers)

@@ -16,6 +16,7 @@ import numpy as np
 from trellis import _core
 from trellis.checks import as_positive
 from trellis.errors import InfeasibleError, InputError
+from trellis.estimator import names_arguments
 from trellis.formats.arpa import NGramModel
 from trellis.inference import ctc
 from trellis.inference.ctc.inputs import Array, FrameBatch, prepare
@@ -94,6 +95,7 @@ class CTCDecoder:
 
     """
 
+    @names_arguments
     def __init__(
         self,
         labels: Sequence[str],
@@ -117,32 +119,57 @@ class CTCDecoder:
         self._labels = read_labels(labels, blank, units)
         self._jobs = resolve_jobs(n_jobs)
         width = as_positive(beam_width, "beam_width")
-        prune = _check_number(beam_prune_logp, "beam_prune_logp", infinite=True)
-        if prune > 0:
-            raise InputError(f"beam_prune_logp is {prune}: must be at most 0")
+        prune_threshold = _check_number(beam_prune_logp, "beam_prune_logp", infinite=True)
+        if prune_threshold > 0:
+            raise InputError(f"beam_prune_logp is {prune_threshold}: must be at most 0")
         options = (
             _check_number(alpha, "alpha"),
             _check_number(beta, "beta"),
             _check_number(unk_score_offset, "unk_score_offset"),
             _check_number(hotword_weight, "hotword_weight"),
             _check_number(token_min_logp, "token_min_logp", infinite=True),
-            prune,
+            prune_threshold,
             width,
             self._labels.blank,
             self._labels.space,
         )
         language = read_language(lm, bool(boundary))
-        words = read_lexicon(lexicon, self._labels)
-        known = read_vocabulary(vocabulary)
-        if known is None and words and language.foreign:
-            known = words.words  # a Python model cannot list its words, so the lexicon is used
+        allowed_words = read_lexicon(lexicon, self._labels)
+        vocabulary_words = read_vocabulary(vocabulary)
+        if vocabulary_words is None and allowed_words and language.foreign:
+            vocabulary_words = (
+                allowed_words.words
+            )  # a Python model cannot list its words, so the lexicon is used
         pieces = [(text, starts, ends) for text, starts, ends in self._labels.pieces]
-        hot = read_hot_words(hotwords)
-        self._core = _core.CtcWords(
-            pieces, options, language.core, language.foreign, known, hot, bool(boundary)
+        hot_words = read_hot_words(hotwords)
+        # Stored, because a copy of this object builds the native decoder again.
+        self._parts = (
+            pieces,
+            options,
+            language,
+            vocabulary_words,
+            hot_words,
+            bool(boundary),
+            allowed_words,
         )
-        if words:
-            self._core.allow(words.words, words.spellings)
+        self._build()
+
+    def _build(self) -> None:
+        """Build the native decoder."""
+        pieces, options, language, vocabulary_words, hot_words, has_boundary, lexicon = self._parts
+        model = None if language.model is None else language.model.core
+        self._core = _core.CtcWords(
+            pieces, options, model, language.foreign, vocabulary_words, hot_words, has_boundary
+        )
+        if lexicon:
+            self._core.allow(lexicon.words, lexicon.spellings)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_core"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._build()
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -198,9 +225,9 @@ class CTCDecoder:
         ``prune_history``, of several hypotheses with the same language model state and the same
         unfinished word, only the best stays in the beam.
         """
-        count, merge = as_positive(k, "k"), bool(prune_history)
+        count, merges_histories = as_positive(k, "k"), bool(prune_history)
         (hypotheses,) = self._decode(
-            [log_probs], None, logits, count, timed=True, start=start, merge=merge
+            [log_probs], None, logits, count, timed=True, start=start, merge=merges_histories
         )
         return [transcript(*hypothesis) for hypothesis in hypotheses]
 
@@ -214,9 +241,14 @@ class CTCDecoder:
         prune_history: bool = False,
     ) -> list[list[Transcript]]:
         """Return the `k` best texts for each item of a batch, like `decode_beams`."""
-        count, merge = as_positive(k, "k"), bool(prune_history)
-        items = self._decode(batch, lengths, logits, count, timed=True, merge=merge)
-        return [[transcript(*hypothesis) for hypothesis in hypotheses] for hypotheses in items]
+        count, merges_histories = as_positive(k, "k"), bool(prune_history)
+        batch_hypotheses = self._decode(
+            batch, lengths, logits, count, timed=True, merge=merges_histories
+        )
+        return [
+            [transcript(*hypothesis) for hypothesis in hypotheses]
+            for hypotheses in batch_hypotheses
+        ]
 
     def stream(self, *, logits: bool = False) -> "Stream":
         """Return a decoder for frames that arrive one chunk at a time."""
@@ -234,15 +266,17 @@ class CTCDecoder:
         if not isinstance(text, str):
             raise InputError(f"text must be a str, not {type(text).__name__}")
         words = text.split()
-        x = self._prepare(log_probs, "log_probs").scores[0]
+        frames = self._validate_frames(log_probs, "log_probs").scores[0]
         if logits:
             from scipy.special import log_softmax
 
-            x = log_softmax(x, axis=1)
+            frames = log_softmax(frames, axis=1)
         spellings = [self._labels.spell(word) for word in words]
-        gap = [self._labels.space] if self._labels.space >= 0 else []
-        target = [label for i, word in enumerate(spellings) for label in (gap if i else []) + word]
-        path = ctc.align(x, target, blank=self._labels.blank, n_jobs=1)
+        separator = [self._labels.space] if self._labels.space >= 0 else []
+        target = [
+            label for i, word in enumerate(spellings) for label in (separator if i else []) + word
+        ]
+        path = ctc.align(frames, target, blank=self._labels.blank, n_jobs=1)
         assert isinstance(path, ctc.Alignment)
         units = [
             Unit(self._labels.labels[label], int(start), int(end), float(confidence))
@@ -250,19 +284,19 @@ class CTCDecoder:
         ]
         timed_words, begin = [], 0
         for word, spelling in zip(words, spellings, strict=True):
-            letters = units[begin : begin + len(spelling)]
-            confidence = joint_confidence(letters)
-            timed_words.append(Unit(word, letters[0].start, letters[-1].end, confidence))
-            begin += len(spelling) + len(gap)
+            word_units = units[begin : begin + len(spelling)]
+            confidence = joint_confidence(word_units)
+            timed_words.append(Unit(word, word_units[0].start, word_units[-1].end, confidence))
+            begin += len(spelling) + len(separator)
         return Aligned(timed_words, units, path.score)
 
-    def _prepare(self, log_probs: Any, name: str) -> FrameBatch:
+    def _validate_frames(self, log_probs: Any, name: str) -> FrameBatch:
         """Return one array ``(T, V)``, validated, as a batch."""
-        x = prepare(log_probs, self._labels.blank, None)
-        if not x.single:
+        frame_batch = prepare(log_probs, self._labels.blank, None)
+        if not frame_batch.single:
             raise InputError(f"{name} has shape {np.shape(log_probs)}: must be (T, V)")
-        check_width(x.scores, self._labels, name)
-        return x
+        check_width(frame_batch.scores, self._labels, name)
+        return frame_batch
 
     def _decode(
         self,
@@ -297,9 +331,12 @@ class CTCDecoder:
     def _split_batch(self, batch: Any, lengths: Any) -> list[Array]:
         """Return an array ``(T, V)`` for each item of a batch."""
         if isinstance(batch, np.ndarray) and batch.ndim == 3:
-            x = prepare(batch, self._labels.blank, lengths)
-            check_width(x.scores, self._labels, "batch")
-            return [row[:length] for row, length in zip(x.scores, x.lengths, strict=True)]
+            frame_batch = prepare(batch, self._labels.blank, lengths)
+            check_width(frame_batch.scores, self._labels, "batch")
+            return [
+                row[:length]
+                for row, length in zip(frame_batch.scores, frame_batch.lengths, strict=True)
+            ]
         if lengths is not None:
             raise InputError("lengths can only be used with a (B, T, V) array")
         if isinstance(batch, np.ndarray) or not isinstance(batch, Sequence):
@@ -307,7 +344,7 @@ class CTCDecoder:
         items = []
         for i, log_probs in enumerate(batch):
             try:
-                items.append(self._prepare(log_probs, "log_probs").scores[0])
+                items.append(self._validate_frames(log_probs, "log_probs").scores[0])
             except InputError as error:
                 raise InputError(f"sequence {{sequence}}: {error}", sequence=i) from None
         return items

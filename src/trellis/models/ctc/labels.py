@@ -62,41 +62,41 @@ class LabelSet(NamedTuple):
         >>> [labels.labels[i] for i in labels.spell("today")]
         ['▁to', 'day']
         """
-        first, later = self._map_texts()
+        first_labels, later_labels = self._map_texts()
         # best[i] spells word[:i] with the fewest labels; None if no labels spell it.
         best: list[list[int] | None] = [[], *[None] * len(word)]
-        longest = max(map(len, [*first, *later]), default=0)
+        max_length = max(map(len, ["", *first_labels, *later_labels]))
         for end in range(1, len(word) + 1):
-            for begin in range(max(0, end - longest), end):
-                before, text = best[begin], word[begin:end]
-                label = (first if begin == 0 else later).get(text)
-                step = [] if label is None else [label]
-                if label is None and begin == 0 and text in later and "" in first:
+            for begin in range(max(0, end - max_length), end):
+                spelling_before, text = best[begin], word[begin:end]
+                label = (first_labels if begin == 0 else later_labels).get(text)
+                new_labels = [] if label is None else [label]
+                if label is None and begin == 0 and text in later_labels and "" in first_labels:
                     # The marker of a word start is a label by itself: "▁" and then the piece.
-                    step = [first[""], later[text]]
-                if not step or before is None:
+                    new_labels = [first_labels[""], later_labels[text]]
+                if not new_labels or spelling_before is None:
                     continue
-                shortest = best[end]
-                if shortest is None or len(before) + len(step) < len(shortest):
-                    best[end] = [*before, *step]
+                best_so_far = best[end]
+                if best_so_far is None or len(spelling_before) + len(new_labels) < len(best_so_far):
+                    best[end] = [*spelling_before, *new_labels]
         spelling = best[-1]
         if spelling is None:
-            reached = max(i for i, labels in enumerate(best) if labels is not None)
-            raise InputError(f"the labels cannot spell {word[reached]!r} in the word {word!r}")
+            spelt_length = max(i for i, labels in enumerate(best) if labels is not None)
+            raise InputError(f"the labels cannot spell {word[spelt_length]!r} in the word {word!r}")
         return spelling
 
     def _map_texts(self) -> tuple[dict[str, int], dict[str, int]]:
         """Return two maps from text to label: for the start of a word, and for the rest of it."""
-        first: dict[str, int] = {}
-        later: dict[str, int] = {}
+        first_labels: dict[str, int] = {}
+        later_labels: dict[str, int] = {}
         for i, piece in enumerate(self.pieces):
             if i in (self.blank, self.space):
                 continue
             if self.units != "bpe" or piece.starts:
-                first.setdefault(piece.text, i)
+                first_labels.setdefault(piece.text, i)
             if self.units == "characters" or (self.units == "bpe" and not piece.starts):
-                later.setdefault(piece.text, i)
-        return first, later
+                later_labels.setdefault(piece.text, i)
+        return first_labels, later_labels
 
 
 def read_labels(labels: Sequence[str], blank: int | None, units: str) -> LabelSet:
@@ -112,8 +112,8 @@ def read_labels(labels: Sequence[str], blank: int | None, units: str) -> LabelSe
     if units not in UNITS:
         raise InputError(f"units is {units!r}: must be one of {', '.join(UNITS)}")
     blank_index = _find_blank(texts, blank)
-    kind = _guess_units(texts, blank_index) if units == "auto" else units
-    space = _find_space(texts) if kind == "characters" else -1
+    unit = _guess_units(texts, blank_index) if units == "auto" else units
+    space = _find_space(texts) if unit == "characters" else -1
     if blank_index == space:
         raise InputError(f"label {space} cannot be both the blank and the separator of words")
     wordpiece = any(label.startswith(_CONTINUATION) for label in texts)
@@ -121,52 +121,53 @@ def read_labels(labels: Sequence[str], blank: int | None, units: str) -> LabelSe
     for i, label in enumerate(texts):
         if i in (blank_index, space):
             pieces.append(Piece("" if i == blank_index else " ", False, False))
-        elif kind == "bpe":
+        elif unit == "bpe":
             pieces.append(_parse_bpe(label, wordpiece))
         else:
             text = "⁇" if _UNKNOWN.fullmatch(label) else label
-            pieces.append(Piece(text, kind == "words", kind == "words"))
-        if kind != "characters" and any(c.isspace() for c in pieces[-1].text):
-            raise InputError(f"label {i} is {label!r}: {kind} cannot contain spaces")
-    return LabelSet(texts, tuple(pieces), kind, blank_index, space)
+            pieces.append(Piece(text, unit == "words", unit == "words"))
+        if unit != "characters" and any(character.isspace() for character in pieces[-1].text):
+            raise InputError(f"label {i} is {label!r}: {unit} cannot contain spaces")
+    return LabelSet(texts, tuple(pieces), unit, blank_index, space)
 
 
 def _check_texts(labels: Any) -> tuple[str, ...]:
     """Return the labels as a tuple. Raise InputError unless they are distinct texts."""
     if isinstance(labels, str) or not isinstance(labels, Sequence):
         raise InputError(f"labels must be a list of str, not {type(labels).__name__}")
-    seen: dict[str, int] = {}
+    index_of_label: dict[str, int] = {}
     for i, label in enumerate(labels):
         if not is_text(label):
             raise InputError(f"label {i} is {label!r}: must be a str without unpaired surrogates")
-        if label in seen:
+        if label in index_of_label:
             raise InputError(
-                f"labels {seen[label]} and {i} are both {label!r}: labels must be distinct"
+                f"labels {index_of_label[label]} and {i} are both {label!r}: "
+                "labels must be distinct"
             )
-        seen[label] = i
+        index_of_label[label] = i
     return tuple(labels)
 
 
 def _find_blank(labels: tuple[str, ...], blank: int | None) -> int:
     """Return the index of the blank."""
     if blank is not None:
-        number = as_integer(blank, "blank")
-        if not 0 <= number < len(labels):
-            raise InputError(f"blank is {number}: must be 0 to {len(labels) - 1}")
-        return number
+        index = as_integer(blank, "blank")
+        if not 0 <= index < len(labels):
+            raise InputError(f"blank is {index}: must be 0 to {len(labels) - 1}")
+        return index
     for pattern in _BLANKS:
         matches = [i for i, label in enumerate(labels) if pattern.fullmatch(label)]
         if len(matches) > 1:
             first, second = matches[:2]
             raise InputError(
                 f"labels {first} and {second} both look like the blank: "
-                "pass the index of the blank as blank=…"
+                "pass the index of the blank: blank=…, or --blank in commands"
             )
         if matches:
             return matches[0]
     raise InputError(
         'no label is "", <pad>, [PAD], <blank>, [BLANK] or _: '
-        "pass the index of the blank as blank=…"
+        "pass the index of the blank: blank=…, or --blank in commands"
     )
 
 
@@ -174,16 +175,16 @@ def _guess_units(labels: tuple[str, ...], blank: int) -> str:
     """Return the kind of labels for ``units="auto"``."""
     if any(label.startswith((_WORD_START, _CONTINUATION)) for label in labels):
         return "bpe"
-    letters = [label for i, label in enumerate(labels) if i != blank and not _SPECIAL.match(label)]
-    all_single = all(len(label) == 1 for label in letters)
-    return "characters" if all_single or _find_space(labels) >= 0 else "words"
+    texts = [label for i, label in enumerate(labels) if i != blank and not _SPECIAL.match(label)]
+    are_single_letters = all(len(label) == 1 for label in texts)
+    return "characters" if are_single_letters or _find_space(labels) >= 0 else "words"
 
 
 def _find_space(labels: tuple[str, ...]) -> int:
     """Return the index of the label that separates words, or -1 if there is none."""
-    for mark in (" ", "|"):
-        if mark in labels:
-            return labels.index(mark)
+    for separator in (" ", "|"):
+        if separator in labels:
+            return labels.index(separator)
     return -1
 
 
@@ -192,9 +193,14 @@ def _parse_bpe(label: str, wordpiece: bool) -> Piece:
     if _UNKNOWN.fullmatch(label):
         return Piece("⁇", True, True)
     if wordpiece:
-        continues = label.startswith(_CONTINUATION)
-        return Piece(label.removeprefix(_CONTINUATION), not continues, False)
-    starts, ends = label.startswith(_WORD_START), len(label) > 1 and label.endswith(_WORD_START)
+        continues_word = label.startswith(_CONTINUATION)
+        return Piece(label.removeprefix(_CONTINUATION), not continues_word, False)
+    starts_word, ends_word = (
+        label.startswith(_WORD_START),
+        len(label) > 1 and label.endswith(_WORD_START),
+    )
     return Piece(
-        label.removeprefix(_WORD_START).removesuffix(_WORD_START if ends else ""), starts, ends
+        label.removeprefix(_WORD_START).removesuffix(_WORD_START),
+        starts_word,
+        ends_word,
     )

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
-from trellis import _core
 from trellis.checks import is_text
-from trellis.data.files import lines, name_of, wrong
+from trellis.data.files import line_error, lines, name_of
 from trellis.errors import InputError
 from trellis.formats import arpa
 from trellis.models.ctc.labels import LabelSet
@@ -17,8 +17,8 @@ _KENLM_MAGIC = b"mmap lm http://kheafield.com/code"
 class Language(NamedTuple):
     """A language model of the core, or a language model in Python, or no language model."""
 
-    core: _core.NgramModel | None = None
-    """A model of the core: the decoder calls it without Python."""
+    model: arpa.NGramModel | None = None
+    """A model whose core the decoder calls without Python."""
     foreign: Callable[[Any], Any] | None = None
     """A function ``(start state) -> session`` of a model in Python, such as kenlm's."""
 
@@ -32,17 +32,19 @@ def read_language(lm: Any, boundary: bool = True) -> Language:
     if lm is None or isinstance(lm, Language):
         return lm or Language()
     if isinstance(lm, arpa.NGramModel):
-        return Language(core=lm.core)
+        return Language(lm)
     if isinstance(lm, str | os.PathLike):
-        binary = is_kenlm(lm)
-        return _from_kenlm(open_kenlm(lm), boundary) if binary else Language(arpa.read(lm).core)
+        is_binary = is_kenlm(lm)
+        return _from_kenlm(open_kenlm(lm), boundary) if is_binary else Language(arpa.read(lm))
     if hasattr(lm, "BaseScore") and hasattr(lm, "BeginSentenceWrite"):
         return _from_kenlm(lm, boundary)
     raise InputError(f"lm must be a path, an NGramModel or a kenlm.Model, not {type(lm).__name__}")
 
 
 def is_kenlm(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file is a KenLM binary."""
+    """Return whether a file is a KenLM binary; False for a pipe, which can be read only once."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        return False
     with open(path, "rb") as file:
         return file.read(len(_KENLM_MAGIC)) == _KENLM_MAGIC
 
@@ -59,7 +61,7 @@ def open_kenlm(path: str | os.PathLike[str]) -> Any:
 
 
 def _from_kenlm(model: Any, boundary: bool) -> Language:
-    return Language(foreign=lambda start: _KenlmSession(model, boundary, start))
+    return Language(foreign=partial(_KenlmSession, model, boundary))
 
 
 class _KenlmSession:
@@ -91,8 +93,10 @@ class _KenlmSession:
         if self._start is not None:
             return self._number_of(self._start)
         state = self._new_state()
-        write = self._model.BeginSentenceWrite if self._boundary else self._model.NullContextWrite
-        write(state)
+        write_start = (
+            self._model.BeginSentenceWrite if self._boundary else self._model.NullContextWrite
+        )
+        write_start(state)
         return self._number_of(state)
 
     def kept(self, state: int) -> Any:
@@ -101,9 +105,9 @@ class _KenlmSession:
 
     def score(self, state: int, word: str) -> tuple[float, int, bool]:
         """Return log10 p(word | state), the next state, and whether the model knows the word."""
-        after = self._new_state()
-        log10 = self._model.BaseScore(self._states[state], word, after)
-        return float(log10), self._number_of(after), word in self._model
+        next_state = self._new_state()
+        log10 = self._model.BaseScore(self._states[state], word, next_state)
+        return float(log10), self._number_of(next_state), word in self._model
 
     def end(self, state: int) -> float:
         """Return log10 p(end of the sentence | state)."""
@@ -148,10 +152,10 @@ def read_lexicon(lexicon: Any, labels: LabelSet) -> Lexicon | None:
     if not isinstance(entries, Iterable):
         raise InputError(f"lexicon must be a path or a list of words, not {type(lexicon).__name__}")
     words, spellings = [], []
-    for number, entry in enumerate(entries, 1):
+    for entry_number, entry in enumerate(entries, 1):
         if not is_text(entry):
             raise InputError(
-                f"{name}, entry {number} is {entry!r:.80}: "
+                f"{name}, entry {entry_number} is {entry!r:.80}: "
                 "must be a str without unpaired surrogates"
             )
         word, tab, units = entry.partition("\t")
@@ -159,9 +163,9 @@ def read_lexicon(lexicon: Any, labels: LabelSet) -> Lexicon | None:
         if not word and not tab:
             continue
         if not word or len(word.split()) > 1:
-            raise wrong(name, number, f"{entry!r:.80} must be one word without spaces")
+            raise line_error(name, entry_number, f"{entry!r:.80} must be one word without spaces")
         words.append(word)
-        spellings.append(_parse_spelling(units.split(), labels, name, number))
+        spellings.append(_parse_spelling(units.split(), labels, name, entry_number))
     if not words:
         raise InputError(f"{name} has no words: at least one is needed")
     if not any(spellings):
@@ -186,17 +190,17 @@ def _check_any_can_be_spelt(words: list[str], labels: LabelSet) -> None:
     raise InputError(f"the labels can spell no word of the lexicon: {first_error}")
 
 
-def _parse_spelling(units: list[str], labels: LabelSet, name: str, number: int) -> list[int]:
+def _parse_spelling(units: list[str], labels: LabelSet, name: str, entry_number: int) -> list[int]:
     """Return the indices of the labels of one line of a lexicon."""
     spelling = []
     for unit in units:
         if unit not in labels.labels:
-            raise wrong(name, number, f"{unit!r:.80} is not a label")
+            raise line_error(name, entry_number, f"{unit!r:.80} is not a label")
         spelling.append(labels.labels.index(unit))
         if spelling[-1] in (labels.blank, labels.space):
-            raise wrong(
+            raise line_error(
                 name,
-                number,
+                entry_number,
                 f"{unit!r:.80} is the blank or the word separator: not allowed in a spelling",
             )
     return spelling

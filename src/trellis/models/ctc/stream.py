@@ -36,22 +36,27 @@ class Stream:
     def feed(self, frames: Array) -> Partial:
         """Decode more frames and return the text so far. All chunks must have the same dtype."""
         self._check_open()
-        x = np.asarray(frames)
-        if x.ndim == 2 and len(x) == 0 and x.shape[1] == len(self._labels.pieces):
+        frame_scores = np.asarray(frames)
+        if (
+            frame_scores.ndim == 2
+            and len(frame_scores) == 0
+            and frame_scores.shape[1] == len(self._labels.pieces)
+        ):
             return self._read_partial()
-        x = prepare(x, self._labels.blank, None).scores[0]
-        check_width(x, self._labels, "frames")
+        frame_scores = prepare(frame_scores, self._labels.blank, None).scores[0]
+        check_width(frame_scores, self._labels, "frames")
         if self._core is None:
-            self._start(x.dtype)
-        if x.dtype != self._dtype:
+            self._start(frame_scores.dtype)
+        if frame_scores.dtype != self._dtype:
             raise InputError(
-                f"frames has dtype {x.dtype}: must be {self._dtype}, like earlier frames"
+                f"frames has dtype {frame_scores.dtype}: must be {self._dtype}, like earlier frames"
             )
         assert self._core is not None
-        failed = self._core.feed(np.require(x, requirements=["C", "A"]))
-        if failed >= 0:
-            self._ended = True
-            raise InfeasibleError(f"frame {failed}: every text has probability 0")
+        self._ended = True  # an exception would leave some of the frames unprocessed
+        failed_frame = self._core.feed(np.require(frame_scores, requirements=["C", "A"]))
+        if failed_frame >= 0:
+            raise InfeasibleError(f"frame {failed_frame}: every text has probability 0")
+        self._ended = False
         return self._read_partial()
 
     def finish(self, k: int = 10) -> list[Transcript]:

@@ -78,5 +78,8 @@ def joint_confidence(units: list[Unit]) -> float:
     """Return the confidence of several units together: the mean is over all of their frames."""
     frames = [unit.end - unit.start for unit in units]
     logs = [math.log(unit.confidence) if unit.confidence > 0 else -math.inf for unit in units]
-    total = sum(n * log for n, log in zip(frames, logs, strict=True))
-    return math.exp(total / sum(frames))
+    log_sum = sum(
+        frame_count * log_confidence
+        for frame_count, log_confidence in zip(frames, logs, strict=True)
+    )
+    return math.exp(log_sum / sum(frames))

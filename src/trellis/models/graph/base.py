@@ -6,14 +6,23 @@ p(y | x) = exp(Σ_v w · φ(x, y_v) + Σ_e P · ψ(x, y_e)) / Z(x)
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trellis.checks import as_integer, number_at_least, one_of, sample_weights, unchanged_on_error
+from trellis.checks import (
+    as_integer,
+    check_random_state,
+    flag,
+    integer_in_range,
+    number_at_least,
+    one_of,
+    sample_weights,
+    unchanged_on_error,
+)
 from trellis.errors import InputError
-from trellis.estimator import Estimator, check_fitted
+from trellis.estimator import Estimator, Predictions, check_fitted, names_arguments
 from trellis.formats.native import Tensors, expect, finite
 from trellis.formats.parts import (
     Parts,
@@ -37,8 +46,9 @@ from trellis.models.graph.losses import (
 )
 from trellis.models.graph.samples import Doubles, Samples, Scores, Shape, labels_of_types
 from trellis.models.graph.training import Report, SingleSamples, train_by_messages
-from trellis.native import resolve_jobs
+from trellis.native import isa, resolve_jobs
 from trellis.optim import lbfgs
+from trellis.optim.display import describe_iteration, show_progress
 from trellis.optim.frank_wolfe import block_frank_wolfe
 from trellis.optim.perceptron import perceptron
 from trellis.optim.result import Objective, Progress, Result
@@ -50,12 +60,18 @@ _SLICE_ENTRIES = 1 << 22  # largest number of table entries of one slice of samp
 _EPOCHS = {"perceptron": 30, "ssvm": 50}  # default of max_iter for objectives without a gradient
 # The duality gap of Frank–Wolfe is about 1 / epochs, so a smaller gap would take too long.
 _MIN_GAP = 1e-3
-_NOT_STORED = ("n_jobs",)  # the number of threads depends on the machine
+_NOT_STORED = ("n_jobs", "verbose")  # they depend on the machine and on the user
 _HISTORIES = ("losses",)
+# The upper limit of max_sweeps. If messages do not converge, every prediction runs max_sweeps
+# sweeps: a larger number in a forged file would make the program hang.
+_MAX_SWEEPS = 100_000
 
 
 class GraphModel(Saved, ABC, Estimator):
     """A log-linear model for the labels of the nodes of a graph."""
+
+    _FLAGS: ClassVar[tuple[str, ...]] = ("symmetric", "fit_intercept")
+    """Parameters that are True or False."""
 
     classes_: NDArray[Any]
     coef_: Doubles
@@ -71,8 +87,9 @@ class GraphModel(Saved, ABC, Estimator):
     converged_: bool
     losses_: list[tuple[int, float]]
     report_: Report | None = None
-    """Quality on the training nodes after training by messages, else None. Not saved in files."""
+    """Quality after training with message passing, else None. Not saved in files."""
 
+    @names_arguments
     def __init__(
         self,
         objective: str = "likelihood",
@@ -88,6 +105,7 @@ class GraphModel(Saved, ABC, Estimator):
         max_sweeps: int = 200,
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: bool = False,
     ) -> None:
         self.objective = objective
         self.l2 = l2
@@ -101,20 +119,21 @@ class GraphModel(Saved, ABC, Estimator):
         self.max_sweeps = max_sweeps
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     @abstractmethod
     def _collect(self, X: Any) -> Samples:
         """Return the samples of X. Raise InputError if X is invalid."""
 
     @abstractmethod
-    def _engine(self, samples: Samples, labels: int) -> Engine:
+    def _create_engine(self, samples: Samples, n_labels: int) -> Engine:
         """Return the inference engine for some samples."""
 
     @abstractmethod
     def _reshape(self, samples: Samples, i: int, rows: NDArray[Any]) -> NDArray[Any]:
         """Return results for the nodes of sample i in the shape of its y."""
 
-    def _flatten(self, y: Any) -> Any:
+    def _flatten(self, y: Any, samples: Samples | None = None) -> Any:
         """Return the labels of each sample as a one-dimensional array or list."""
         return y
 
@@ -132,33 +151,40 @@ class GraphModel(Saved, ABC, Estimator):
 
         ``callback`` is called after each iteration; a truthy return value stops training.
         """
-        with unchanged_on_error(self):
-            self._fit(X, y, sample_weight, callback)
+        with unchanged_on_error(self), show_progress(type(self).__name__, self.verbose) as draw:
+
+            def after_iteration(progress: Progress) -> bool:
+                limit = self.max_iter or _EPOCHS.get(self.objective)
+                fraction = progress.iteration / limit if limit else None
+                draw(fraction, describe_iteration(progress.iteration, progress.loss))
+                return callback is not None and bool(callback(progress))
+
+            self._fit(X, y, sample_weight, after_iteration)
         return self
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, callback: Any) -> None:
         self._check_parameters()
         samples = self._collect(X)
-        known = encode(self._flatten(y), np.diff(samples.node_begin))
-        if known.allowed is not None:
+        encoded = encode(self._flatten(y, samples), np.diff(samples.node_begin))
+        if encoded.allowed is not None:
             raise InputError("y has unknown labels: graph models need a label for every node")
-        labels = known.label.astype(np.int64)
+        labels = encoded.label.astype(np.int64)
         weights = sample_weights(sample_weight, len(samples))
         targets = Targets(labels, np.ones(len(samples)) if weights is None else weights)
-        self.classes_ = as_array(known.classes)
-        self.allowed_ = labels_of_types(samples.types, labels, len(known.classes))
-        shape = Shape(len(known.classes), samples.nodes.shape[1], samples.edge_features.shape[1])
+        self.classes_ = as_array(encoded.classes)
+        self.allowed_ = labels_of_types(samples.types, labels, len(encoded.classes))
+        shape = Shape(len(encoded.classes), samples.nodes.shape[1], samples.edge_features.shape[1])
         self.losses_, self.report_ = [], None
 
         def after_iteration(progress: Progress) -> bool:
             self.losses_.append((progress.iteration, progress.loss))
             _log.debug("iteration %d: loss %.6f", progress.iteration, progress.loss)
-            return callback is not None and bool(callback(progress))
+            return bool(callback(progress))
 
         result = self._solve(samples, targets, shape, after_iteration)
         self._set_weights(result.w, shape)
         self.n_iter_, self.objective_ = result.n_iter, float(result.loss)
-        self.converged_ = result.converged
+        self.converged_, self.isa_ = result.converged, isa()
         _log.info("%d iterations, loss %.6f: %s", result.n_iter, result.loss, result.message)
 
     def _check_parameters(self) -> None:
@@ -172,8 +198,10 @@ class GraphModel(Saved, ABC, Estimator):
             raise InputError(f"max_iter must be at least 1, not {self.max_iter}")
         if not (isinstance(self.damping, int | float | np.number) and 0 <= self.damping < 1):
             raise InputError(f"damping must be at least 0 and below 1, not {self.damping!r}")
-        if as_integer(self.max_sweeps, "max_sweeps") < 1:
-            raise InputError(f"max_sweeps must be at least 1, not {self.max_sweeps}")
+        integer_in_range(self.max_sweeps, 1, _MAX_SWEEPS, "max_sweeps")
+        for name in self._FLAGS:
+            flag(getattr(self, name), name)
+        check_random_state(self.random_state)
         resolve_jobs(self.n_jobs)
 
     def _solve(
@@ -181,7 +209,7 @@ class GraphModel(Saved, ABC, Estimator):
     ) -> Result[Any]:
         """Return the result of the optimiser for the chosen objective."""
         if self.objective in _EPOCHS:
-            single = SingleSamples(self, samples, targets, shape)
+            single_samples = SingleSamples(self, samples, targets, shape)
             options = {
                 "max_iter": self.max_iter or _EPOCHS[self.objective],
                 "callback": callback,
@@ -189,10 +217,15 @@ class GraphModel(Saved, ABC, Estimator):
             }
             if self.objective == "perceptron":
                 w0 = np.zeros(shape.size)
-                return perceptron(single, len(samples), w0, **options)  # type: ignore[arg-type]
-            gap = max(self.tol, _MIN_GAP)
+                return perceptron(single_samples, len(samples), w0, **options)  # type: ignore[arg-type]
+            min_gap = max(self.tol, _MIN_GAP)
             return block_frank_wolfe(
-                single.worst, len(samples), shape.size, l2=self.l2, tolerance=gap, **options
+                single_samples.most_violated,
+                len(samples),
+                shape.size,
+                l2=self.l2,
+                tolerance=min_gap,
+                **options,
             )
         if self.objective in MESSAGES:
             result, self.report_ = train_by_messages(self, samples, targets, shape, callback)
@@ -221,20 +254,20 @@ class GraphModel(Saved, ABC, Estimator):
         The Bethe loss is ∞ if its messages do not converge, because its gradient is then
         meaningless. A line search treats ∞ as a step that is too long.
         """
-        parts = list(self._slices(samples, targets, shape.labels))
+        parts = list(self._iterate_slices(samples, targets, shape.n_labels))
 
         def evaluate(w: Doubles, gradient: Doubles) -> float:
             gradient[:] = 0.0
-            tied, total = self._tied(w, shape), 0.0
-            for part, correct, engine in parts:
-                scores = part.scores(tied, shape, self.allowed_)
-                loss = loss_of(objective, part, engine, correct, scores)
+            tied_w, total_loss = self._tie_weights(w, shape), 0.0
+            for slice_samples, slice_targets, engine in parts:
+                scores = slice_samples.scores(tied_w, shape, self.allowed_)
+                loss = loss_of(objective, slice_samples, engine, slice_targets, scores)
                 if objective == "bethe" and loss.residual > MAX_RESIDUAL:
                     return np.inf
-                part.add_gradient(loss.d_scores, shape, gradient)
-                total += loss.value
-            gradient[:] = self._tied(gradient, shape) + self.l2 * w
-            return total + 0.5 * self.l2 * float(w @ w)
+                slice_samples.add_gradient(loss.d_scores, shape, gradient)
+                total_loss += loss.value
+            gradient[:] = self._tie_weights(gradient, shape) + self.l2 * w
+            return total_loss + 0.5 * self.l2 * float(w @ w)
 
         return evaluate
 
@@ -244,30 +277,32 @@ class GraphModel(Saved, ABC, Estimator):
         sweeps = {"damping": self.damping, "max_iter": self.max_sweeps, "tolerance": TOLERANCE}
         return Settings("trw" if use_trw else self.inference, sweeps, self.n_jobs)
 
-    def _slices(
-        self, samples: Samples, targets: Targets, labels: int
+    def _iterate_slices(
+        self, samples: Samples, targets: Targets, n_labels: int
     ) -> Iterator[tuple[Samples, Targets, Engine]]:
         """Yield slices of the samples whose tables fit into memory together."""
-        for begin, end in samples.slices(labels * labels, _SLICE_ENTRIES):
-            part = samples.part(begin, end)
+        for begin, end in samples.slices(n_labels * n_labels, _SLICE_ENTRIES):
+            slice_samples = samples.part(begin, end)
             nodes = slice(*samples.node_begin[[begin, end]])
-            correct = Targets(targets.labels[nodes], targets.weights[begin:end])
-            yield part, correct, self._engine(part, labels)
+            slice_targets = Targets(targets.labels[nodes], targets.weights[begin:end])
+            yield slice_samples, slice_targets, self._create_engine(slice_samples, n_labels)
 
-    def _tied(self, w: Doubles, shape: Shape) -> Doubles:
+    def _tie_weights(self, w: Doubles, shape: Shape) -> Doubles:
         """Return w with equal weights of (a, b) and (b, a), if the model is symmetric."""
         if not self.symmetric:
             return w
-        out = w.copy()
-        _, pairs = shape.split(out)
+        tied_w = w.copy()
+        _, pairs = shape.split(tied_w)
         pairs[:] = 0.5 * (pairs + pairs.transpose(0, 2, 1))
-        return out
+        return tied_w
 
     def _set_weights(self, w: Doubles, shape: Shape) -> None:
-        nodes, pairs = shape.split(self._tied(w, shape).copy())
-        self.coef_ = nodes[:, :-1].copy() if self.fit_intercept else nodes
-        self.intercept_ = nodes[:, -1].copy() if self.fit_intercept else np.zeros(shape.labels)
-        self.pair_coef_ = pairs
+        node_weights, pair_weights = shape.split(self._tie_weights(w, shape).copy())
+        self.coef_ = node_weights[:, :-1].copy() if self.fit_intercept else node_weights
+        self.intercept_ = (
+            node_weights[:, -1].copy() if self.fit_intercept else np.zeros(shape.n_labels)
+        )
+        self.pair_coef_ = pair_weights
 
     # ---- prediction
 
@@ -279,15 +314,19 @@ class GraphModel(Saved, ABC, Estimator):
         self._check_fitted()
         samples = self._collect(X)
         self._check_samples(samples)
-        labels = len(self.classes_)
-        shape = Shape(labels, *self._count_features())
+        n_labels = len(self.classes_)
+        shape = Shape(n_labels, *self._count_features())
         nodes = np.concatenate([self.coef_, self.intercept_[:, None]], axis=1)
         w = np.concatenate(
             [(nodes if self.fit_intercept else self.coef_).ravel(), self.pair_coef_.ravel()]
         )
-        for begin, end in samples.slices(labels**2, _SLICE_ENTRIES):
-            part = samples.part(begin, end)
-            yield part, self._engine(part, labels), part.scores(w, shape, self.allowed_)
+        for begin, end in samples.slices(n_labels**2, _SLICE_ENTRIES):
+            slice_samples = samples.part(begin, end)
+            yield (
+                slice_samples,
+                self._create_engine(slice_samples, n_labels),
+                slice_samples.scores(w, shape, self.allowed_),
+            )
 
     def _count_features(self) -> tuple[int, int]:
         """Return the numbers of node features and of edge features, constants included."""
@@ -295,13 +334,16 @@ class GraphModel(Saved, ABC, Estimator):
 
     def _check_samples(self, samples: Samples) -> None:
         """Raise InputError unless the features and types are those of the training samples."""
-        nodes, edges = self._count_features()
-        if (samples.nodes.shape[1], samples.edge_features.shape[1]) != (nodes, edges):
-            constant = bool(self.fit_intercept)
+        n_node_features, n_edge_features = self._count_features()
+        if (samples.nodes.shape[1], samples.edge_features.shape[1]) != (
+            n_node_features,
+            n_edge_features,
+        ):
+            has_intercept = bool(self.fit_intercept)
             raise InputError(
-                f"X has {samples.nodes.shape[1] - constant} node features and "
+                f"X has {samples.nodes.shape[1] - has_intercept} node features and "
                 f"{samples.edge_features.shape[1] - 1} edge features; "
-                f"the model has {nodes - constant} and {edges - 1}"
+                f"the model has {n_node_features - has_intercept} and {n_edge_features - 1}"
             )
         if self.allowed_ is None:
             return
@@ -315,11 +357,19 @@ class GraphModel(Saved, ABC, Estimator):
 
     def predict(self, X: Any) -> list[NDArray[Any]]:
         """argmax_y p(y | x) of each sample; an approximation if ``inference`` is not exact."""
-        predictions = []
-        names = np.array(self.classes_.tolist()) if hasattr(self, "classes_") else np.empty(0)
+        predictions: Predictions[NDArray[Any]] = Predictions()
+        names = self._class_array()
         for samples, engine, scores in self._score_slices(X):
             predictions += self._split_by_sample(samples, names[engine.best_labels(scores)])
         return predictions
+
+    def _class_array(self) -> NDArray[Any]:
+        """Return the labels with the dtype of the predictions, shape (labels,)."""
+        self._check_fitted()
+        labels = self.classes_.tolist()
+        array = np.array(labels)
+        # NumPy converts labels of several types to text, and strips "\0" at the end of text.
+        return array if array.tolist() == labels else self.classes_
 
     def predict_marginals(self, X: Any) -> list[Doubles]:
         """p(y_v | x) of each sample, one row for each node. The columns are ``classes_``."""
@@ -336,12 +386,12 @@ class GraphModel(Saved, ABC, Estimator):
         classes = self.classes_.tolist()
         for samples, engine, scores in self._score_slices(X):
             end = begin + len(samples)
-            known = encode(labels[begin:end], np.diff(samples.node_begin), classes)
-            if known.allowed is not None:
+            encoded = encode(labels[begin:end], np.diff(samples.node_begin), classes)
+            if encoded.allowed is not None:
                 raise InputError("y has unknown labels: every node needs a label")
             begin = end
             log_z = engine.marginals(scores).log_z
-            values.append(sample_scores(samples, known.label.astype(np.int64), scores) - log_z)
+            values.append(sample_scores(samples, encoded.label.astype(np.int64), scores) - log_z)
         if begin != len(labels):
             raise InputError(f"X has {begin} samples, y has {len(labels)}")
         return np.concatenate(values)
@@ -352,16 +402,16 @@ class GraphModel(Saved, ABC, Estimator):
         if len(predictions) != len(y):
             raise InputError(f"X has {len(predictions)} samples, y has {len(y)}")
         weights = sample_weights(sample_weight, len(predictions))
-        correct, total = 0.0, 0.0
+        weighted_correct, weighted_total = 0.0, 0.0
         for i, (predicted, labels) in enumerate(zip(predictions, y, strict=True)):
             if predicted.shape != np.shape(labels):
                 raise InputError(
                     f"labels of sample {i} have shape {np.shape(labels)}: must be {predicted.shape}"
                 )
             weight = 1.0 if weights is None else weights[i]
-            correct += weight * int(np.sum(predicted == np.asarray(labels)))
-            total += weight * predicted.size
-        return correct / total if total else 0.0
+            weighted_correct += weight * int(np.sum(predicted == np.asarray(labels)))
+            weighted_total += weight * predicted.size
+        return weighted_correct / weighted_total if weighted_total else 0.0
 
     def _split_by_sample(self, samples: Samples, rows: NDArray[Any]) -> list[NDArray[Any]]:
         """Return the rows of each sample, from the rows of all nodes."""
@@ -384,18 +434,18 @@ class GraphModel(Saved, ABC, Estimator):
     @classmethod
     def from_parts(cls, meta: dict[str, Any], tensors: Tensors) -> Self:
         """Return the model with these parts; raise InputError if a part is missing or invalid."""
-        model = cls(**read_parameters(cls, meta))
+        model = cls(**read_parameters(cls, meta, ("verbose",)))
         model._check_parameters()
         model.classes_ = as_array(tuple(read_classes(meta)))
-        labels = len(model.classes_)
-        expect(tensors, "coef", np.float64, (labels, None))
-        expect(tensors, "intercept", np.float64, (labels,))
-        expect(tensors, "pairs", np.float64, (None, labels, labels))
+        n_labels = len(model.classes_)
+        expect(tensors, "coef", np.float64, (n_labels, None))
+        expect(tensors, "intercept", np.float64, (n_labels,))
+        expect(tensors, "pairs", np.float64, (None, n_labels, n_labels))
         model.coef_, model.intercept_ = finite(tensors, "coef"), finite(tensors, "intercept")
         model.pair_coef_, model.allowed_ = finite(tensors, "pairs"), None
         if len(model.pair_coef_) == 0:
             raise InputError("pairs is empty: the weights of the constant edge feature are needed")
         if "allowed" in tensors:
-            model.allowed_ = expect(tensors, "allowed", np.bool_, (None, labels))
+            model.allowed_ = expect(tensors, "allowed", np.bool_, (None, n_labels))
         read_training(model, meta, _HISTORIES)
         return model

@@ -71,8 +71,8 @@ class GraphCRF(GraphModel):
     def _collect(self, X: Any) -> Samples:
         return collect(X, bool(self.fit_intercept))
 
-    def _engine(self, samples: Samples, labels: int) -> Engine:
-        return GraphEngine(samples, labels, self._settings())
+    def _create_engine(self, samples: Samples, n_labels: int) -> Engine:
+        return GraphEngine(samples, n_labels, self._settings())
 
     def _reshape(self, samples: Samples, i: int, rows: NDArray[Any]) -> NDArray[Any]:
         return rows

@@ -1,11 +1,13 @@
 """The CRF on images: each pixel has a label, and each pair of neighbouring pixels has a score."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trellis.errors import InputError
+from trellis.estimator import names_arguments
+from trellis.formats.native import Tensors
 from trellis.inference import graph
 from trellis.models.graph.base import GraphModel
 from trellis.models.graph.inference import DECODERS, Engine, GraphEngine, GridEngine
@@ -50,7 +52,9 @@ class GridCRF(GraphModel):
     """
 
     kind = "grid-crf"
+    _FLAGS = (*GraphModel._FLAGS, "directed", "contrast")
 
+    @names_arguments
     def __init__(
         self,
         objective: str = "trw",
@@ -68,6 +72,7 @@ class GridCRF(GraphModel):
         max_sweeps: int = 100,
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: bool = False,
     ) -> None:
         super().__init__(
             objective,
@@ -82,6 +87,7 @@ class GridCRF(GraphModel):
             max_sweeps=max_sweeps,
             n_jobs=n_jobs,
             random_state=random_state,
+            verbose=verbose,
         )
         self.directed = directed
         self.contrast = contrast
@@ -121,9 +127,22 @@ class GridCRF(GraphModel):
             columns.append(np.abs(pixels[pairs[:, 0]] - pixels[pairs[:, 1]]).mean(axis=1))
         return np.stack(columns, axis=1)
 
-    def _flatten(self, y: Any) -> Any:
+    @classmethod
+    def from_parts(cls, meta: dict[str, Any], tensors: Tensors) -> Self:
+        """Return the model with these parts; raise InputError if a part is missing or invalid."""
+        model = super().from_parts(meta, tensors)
+        n_tables = 1 + bool(model.directed) + bool(model.contrast)
+        if len(model.pair_coef_) != n_tables:
+            raise InputError(
+                f"pairs has {len(model.pair_coef_)} matrices: directed={model.directed} and "
+                f"contrast={model.contrast} need {n_tables}"
+            )
+        return model
+
+    def _flatten(self, y: Any, samples: Samples | None = None) -> Any:
         if isinstance(y, str) or not hasattr(y, "__len__"):
             raise InputError(f"y must be a list of label arrays, not {type(y).__name__}")
+        grids = (samples.grids if samples is not None else None) or ()
         flat_labels = []
         for i, image_labels in enumerate(y):
             labels = np.asarray(image_labels)
@@ -131,14 +150,19 @@ class GridCRF(GraphModel):
                 raise InputError(
                     f"labels of image {i} have shape {labels.shape}: must be (height, width)"
                 )
+            if i < len(grids) and labels.shape != grids[i]:
+                raise InputError(
+                    f"labels of image {i} have shape {labels.shape}: must be {grids[i]}, as the "
+                    "image has"
+                )
             flat_labels.append(labels.ravel())
         return flat_labels
 
-    def _engine(self, samples: Samples, labels: int) -> Engine:
+    def _create_engine(self, samples: Samples, n_labels: int) -> Engine:
         settings = self._settings()
         if self.objective == "likelihood" or settings.inference in ("exact", *DECODERS):
-            return GraphEngine(samples, labels, settings)
-        return GridEngine(samples, labels, settings, shared=not self.contrast)
+            return GraphEngine(samples, n_labels, settings)
+        return GridEngine(samples, n_labels, settings, shared=not self.contrast)
 
     def _reshape(self, samples: Samples, i: int, rows: NDArray[Any]) -> NDArray[Any]:
         assert samples.grids is not None

@@ -72,13 +72,13 @@ class Engine(Protocol):
 class GraphEngine:
     """Inference on graphs of any form."""
 
-    def __init__(self, samples: Samples, labels: int, settings: Settings) -> None:
-        self._samples, self._labels, self._settings = samples, labels, settings
+    def __init__(self, samples: Samples, n_labels: int, settings: Settings) -> None:
+        self._samples, self._labels, self._settings = samples, n_labels, settings
         # The structure is compiled once. The scores are filled in by `_with_scores`.
         self._graph = graph.FactorGraph.pairwise(
-            np.zeros((int(samples.node_begin[-1]), labels)),
+            np.zeros((int(samples.node_begin[-1]), n_labels)),
             samples.edges,
-            np.zeros((len(samples.edges), labels, labels)),
+            np.zeros((len(samples.edges), n_labels, n_labels)),
         )
 
     def _with_scores(self, scores: Scores) -> graph.FactorGraph:
@@ -90,8 +90,10 @@ class GraphEngine:
         """Return True if inference is exact: by the settings, or because the tables are small."""
         if self._settings.inference in ("exact", "bp", "trw"):
             return self._settings.inference == "exact"
-        halves = self._halves
-        return self._tables_fit or (len(halves) > 1 and all(half._is_exact() for half in halves))
+        half_engines = self._half_engines
+        return self._tables_fit or (
+            len(half_engines) > 1 and all(half._is_exact() for half in half_engines)
+        )
 
     @cached_property
     def _tables_fit(self) -> bool:
@@ -103,12 +105,12 @@ class GraphEngine:
         return True
 
     @cached_property
-    def _halves(self) -> list["GraphEngine"]:
+    def _half_engines(self) -> list["GraphEngine"]:
         """Engines of the first and the second half of the samples; empty for a single sample."""
-        count = len(self._samples)
-        if count < 2:
+        n_samples = len(self._samples)
+        if n_samples < 2:
             return []
-        ranges = (0, count // 2), (count // 2, count)
+        ranges = (0, n_samples // 2), (n_samples // 2, n_samples)
         return [
             GraphEngine(self._samples.part(begin, end), self._labels, self._settings)
             for begin, end in ranges
@@ -116,37 +118,50 @@ class GraphEngine:
 
     def _split_in_halves(self, scores: Scores) -> list[tuple["GraphEngine", Scores]]:
         """Return each half with its scores; the scores are split at the same sample."""
-        half = len(self._samples) // 2
-        node, edge = self._samples.node_begin[half], self._samples.edge_begin[half]
-        first, second = self._halves
+        middle = len(self._samples) // 2
+        first_node, first_edge = self._samples.node_begin[middle], self._samples.edge_begin[middle]
+        first_half, second_half = self._half_engines
         return [
-            (first, Scores(scores.unary[:node], scores.tables[:edge])),
-            (second, Scores(scores.unary[node:], scores.tables[edge:])),
+            (first_half, Scores(scores.unary[:first_node], scores.tables[:first_edge])),
+            (second_half, Scores(scores.unary[first_node:], scores.tables[first_edge:])),
         ]
 
     def exact(self, scores: Scores) -> Marginals:
         """Return exact marginals by variable elimination; raise if the graph is too wide."""
-        if not self._tables_fit and self._halves:
-            parts = [engine.exact(half) for engine, half in self._split_in_halves(scores)]
-            log_z, p, pairs = (np.concatenate([part[k] for part in parts]) for k in range(3))
-            return Marginals(log_z, p, pairs)
-        g = self._with_scores(scores)
-        induced_width(g, MAX_TABLE_ENTRIES)  # raises InputError if the tables are too large
-        log_z = np.empty(len(g))
-        p = np.empty(scores.unary.size)
-        pairs = np.empty(sum(g.sizes) - scores.unary.size)
-        g.core.exact(g.tables, log_z, p, pairs, resolve_jobs(self._settings.n_jobs))
+        if not self._tables_fit and self._half_engines:
+            parts = [
+                engine.exact(half_scores) for engine, half_scores in self._split_in_halves(scores)
+            ]
+            log_z, node_marginals, pair_marginals = (
+                np.concatenate([result[field_index] for result in parts])
+                for field_index in range(3)
+            )
+            return Marginals(log_z, node_marginals, pair_marginals)
+        factor_graph = self._with_scores(scores)
+        induced_width(
+            factor_graph, MAX_TABLE_ENTRIES
+        )  # raises InputError if the tables are too large
+        log_z = np.empty(len(factor_graph))
+        node_marginals = np.empty(scores.unary.size)
+        pair_marginals = np.empty(sum(factor_graph.sizes) - scores.unary.size)
+        factor_graph.core.exact(
+            factor_graph.tables,
+            log_z,
+            node_marginals,
+            pair_marginals,
+            resolve_jobs(self._settings.n_jobs),
+        )
         check_possible(log_z)
-        return self._reshape(log_z, p, pairs, scores)
+        return self._reshape(log_z, node_marginals, pair_marginals, scores)
 
     # ---- messages
 
     def bethe(self, scores: Scores) -> Marginals:
         """Return the beliefs of loopy belief propagation."""
         settings = self._settings
-        g = self._with_scores(scores)
-        beliefs = propagate(g, maximise=False, n_jobs=settings.n_jobs, **settings.sweeps)
-        return self._from_beliefs(g, beliefs, None, scores)
+        factor_graph = self._with_scores(scores)
+        beliefs = propagate(factor_graph, maximise=False, n_jobs=settings.n_jobs, **settings.sweeps)
+        return self._from_beliefs(factor_graph, beliefs, None, scores)
 
     @cached_property
     def _tree_weights(self) -> Doubles:
@@ -156,15 +171,21 @@ class GraphEngine:
     def trw(self, scores: Scores) -> Marginals:
         """Return the beliefs of tree-reweighted propagation."""
         settings, weights = self._settings, self._tree_weights
-        g = self._with_scores(scores)
+        factor_graph = self._with_scores(scores)
         sweeps = {**settings.sweeps, "damping": max(settings.sweeps["damping"], TREE_DAMPING)}
-        beliefs = propagate(g, maximise=False, weights=weights, n_jobs=settings.n_jobs, **sweeps)
-        return self._from_beliefs(g, beliefs, weights, scores)
+        beliefs = propagate(
+            factor_graph, maximise=False, weights=weights, n_jobs=settings.n_jobs, **sweeps
+        )
+        return self._from_beliefs(factor_graph, beliefs, weights, scores)
 
     def _from_beliefs(
-        self, g: graph.FactorGraph, beliefs: Beliefs, weights: Doubles | None, scores: Scores
+        self,
+        factor_graph: graph.FactorGraph,
+        beliefs: Beliefs,
+        weights: Doubles | None,
+        scores: Scores,
     ) -> Marginals:
-        terms = bethe_terms(g, beliefs, weights)
+        terms = bethe_terms(factor_graph, beliefs, weights)
         marginals = self._reshape(terms, beliefs.variables, beliefs.factors, scores)
         return marginals._replace(residual=beliefs.residual)
 
@@ -179,7 +200,7 @@ class GraphEngine:
     # ---- the method of the settings
 
     def marginals(self, scores: Scores) -> Marginals:
-        """Return marginals by the method of the settings: exact, or by messages."""
+        """Return marginals by the method of the settings: exact or with message passing."""
         if self._settings.inference == "trw":
             return self.trw(scores)
         return self.exact(scores) if self._is_exact() else self.bethe(scores)
@@ -187,29 +208,36 @@ class GraphEngine:
     def best_labels(self, scores: Scores) -> Integers:
         """Return the best labelling if inference is exact, else the better of two local optima."""
         settings = self._settings
-        if self._is_exact() and not self._tables_fit and self._halves:
+        if self._is_exact() and not self._tables_fit and self._half_engines:
             return np.concatenate(
-                [engine.best_labels(half) for engine, half in self._split_in_halves(scores)]
+                [
+                    engine.best_labels(half_scores)
+                    for engine, half_scores in self._split_in_halves(scores)
+                ]
             )
-        g = self._with_scores(scores)
+        factor_graph = self._with_scores(scores)
         if settings.inference in DECODERS:
-            return graph.best(g, settings.inference).labels
+            return graph.best(factor_graph, settings.inference).labels
         if self._is_exact():
-            return graph.exact_best(g, max_entries=MAX_TABLE_ENTRIES, n_jobs=settings.n_jobs).labels
-        starts = (
-            graph.max_product(g, n_jobs=settings.n_jobs, **settings.sweeps).labels,
+            return graph.exact_best(
+                factor_graph, max_entries=MAX_TABLE_ENTRIES, n_jobs=settings.n_jobs
+            ).labels
+        start_labels = (
+            graph.max_product(factor_graph, n_jobs=settings.n_jobs, **settings.sweeps).labels,
             self.marginals(scores).nodes.argmax(axis=1),
         )
-        first, second = (graph.icm(g, initial=start).labels for start in starts)
-        return better_labels(self._samples, first, second, scores)
+        first_labels, second_labels = (
+            graph.icm(factor_graph, initial=start).labels for start in start_labels
+        )
+        return better_labels(self._samples, first_labels, second_labels, scores)
 
 
 class GridEngine:
     """Belief propagation on images in the compiled core: much faster than on a general graph."""
 
-    def __init__(self, samples: Samples, labels: int, settings: Settings, shared: bool) -> None:
+    def __init__(self, samples: Samples, n_labels: int, settings: Settings, shared: bool) -> None:
         """With ``shared``, all horizontal edges have the same table, and all vertical edges too."""
-        self._samples, self._labels, self._shared = samples, labels, shared
+        self._samples, self._labels, self._shared = samples, n_labels, shared
         self._settings = settings
         self._options = {**settings.sweeps, "n_jobs": settings.n_jobs}
 
@@ -246,16 +274,21 @@ class GridEngine:
         return self._propagate("trw", scores)
 
     def _propagate(self, method: str, scores: Scores) -> Marginals:
-        log_z, p, pairs = [], [], [np.zeros((0, self._labels, self._labels))]
+        log_z, node_marginals, pair_marginals = [], [], [np.zeros((0, self._labels, self._labels))]
         residual = 0.0
         for image in self._images(scores):
             beliefs = graph.grid_marginals(*image, method=method, **self._options)
             residual = max(residual, beliefs.residual)
             log_z.append(beliefs.log_partition)
-            p.append(beliefs.unary.reshape(-1, self._labels))
+            node_marginals.append(beliefs.unary.reshape(-1, self._labels))
             for tables in (beliefs.horizontal, beliefs.vertical):
-                pairs.append(tables.reshape(-1, self._labels, self._labels))
-        return Marginals(np.array(log_z), np.concatenate(p), np.concatenate(pairs), residual)
+                pair_marginals.append(tables.reshape(-1, self._labels, self._labels))
+        return Marginals(
+            np.array(log_z),
+            np.concatenate(node_marginals),
+            np.concatenate(pair_marginals),
+            residual,
+        )
 
     def marginals(self, scores: Scores) -> Marginals:
         """Return marginals by the method of the settings."""
@@ -263,15 +296,20 @@ class GridEngine:
 
     def best_labels(self, scores: Scores) -> Integers:
         """Return the better of two labellings: ICM from max-product, and ICM from the marginals."""
-        most_probable = self.marginals(scores).nodes.argmax(axis=1)
+        most_probable_labels = self.marginals(scores).nodes.argmax(axis=1)
         from_max, from_marginals = [], []
         for i, image in enumerate(self._images(scores)):
-            g, nodes = graph.grid_graph(*image), slice(*self._samples.node_begin[i : i + 2])
+            factor_graph, nodes = (
+                graph.grid_graph(*image),
+                slice(*self._samples.node_begin[i : i + 2]),
+            )
             start = graph.grid_best(*image, **self._options).labels.ravel()
-            from_max.append(graph.icm(g, initial=start).labels)
-            from_marginals.append(graph.icm(g, initial=most_probable[nodes]).labels)
-        first, second = np.concatenate(from_max), np.concatenate(from_marginals)
-        return better_labels(self._samples, first, second, scores)
+            from_max.append(graph.icm(factor_graph, initial=start).labels)
+            from_marginals.append(
+                graph.icm(factor_graph, initial=most_probable_labels[nodes]).labels
+            )
+        first_labels, second_labels = np.concatenate(from_max), np.concatenate(from_marginals)
+        return better_labels(self._samples, first_labels, second_labels, scores)
 
 
 def _first_table(tables: Doubles, square: tuple[int, int]) -> Doubles:

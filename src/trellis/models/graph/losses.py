@@ -20,7 +20,10 @@ from trellis.models.graph.samples import Doubles, Integers, Samples, Scores
 __all__ = ["MESSAGES", "OBJECTIVES", "Loss", "Targets", "loss_of"]
 
 OBJECTIVES = ("likelihood", "pseudolikelihood", "trw", "bethe", "perceptron", "ssvm")
-MESSAGES = ("trw", "bethe")  # the likelihood with an approximation of log Z by messages
+MESSAGES = (
+    "trw",
+    "bethe",
+)  # the likelihood with an approximation of log Z, computed with message passing
 # Messages stop at this residual. At a fixed point the derivative of a loss by the messages is 0,
 # so the error of the loss is about the square of this number.
 TOLERANCE = 1e-6
@@ -54,15 +57,20 @@ def loss_of(
     if objective == "pseudolikelihood":
         return pseudolikelihood(samples, targets, scores)
     if objective in ("likelihood", *MESSAGES):
-        infer = {"likelihood": engine.exact, "bethe": engine.bethe, "trw": engine.trw}[objective]
-        return _subtract_correct_score(samples, targets, scores, infer(scores))
+        compute_marginals = {"likelihood": engine.exact, "bethe": engine.bethe, "trw": engine.trw}[
+            objective
+        ]
+        return _subtract_correct_score(samples, targets, scores, compute_marginals(scores))
     # The hinge loss adds 1 to the score of each wrong label: the margin.
     costs = hamming(targets.labels, scores.unary.shape) if objective == "ssvm" else 0.0
-    augmented = Scores(scores.unary + costs, scores.tables)
-    guess = engine.best_labels(augmented)
-    level = sample_scores(samples, guess, augmented)
+    augmented_scores = Scores(scores.unary + costs, scores.tables)
+    best_labels = engine.best_labels(augmented_scores)
+    levels = sample_scores(samples, best_labels, augmented_scores)
     return _subtract_correct_score(
-        samples, targets, scores, Marginals(level, *indicators(guess, scores.unary.shape, samples))
+        samples,
+        targets,
+        scores,
+        Marginals(levels, *indicators(best_labels, scores.unary.shape, samples)),
     )
 
 
@@ -70,14 +78,14 @@ def _subtract_correct_score(
     samples: Samples, targets: Targets, scores: Scores, p: Marginals
 ) -> Loss:
     """Return Σ weight (p.log_z - score(y)) and its derivative, weight (p - indicator(y))."""
-    correct = indicators(targets.labels, scores.unary.shape, samples)
-    per_node = targets.weights[samples.sample_of_nodes()]
-    per_edge = targets.weights[samples.sample_of_edges()]
+    correct_indicators = indicators(targets.labels, scores.unary.shape, samples)
+    node_weights = targets.weights[samples.sample_of_nodes()]
+    edge_weights = targets.weights[samples.sample_of_edges()]
     return Loss(
         float(targets.weights @ (p.log_z - sample_scores(samples, targets.labels, scores))),
         Scores(
-            per_node[:, None] * (p.nodes - correct.unary),
-            per_edge[:, None, None] * (p.pairs - correct.tables),
+            node_weights[:, None] * (p.nodes - correct_indicators.unary),
+            edge_weights[:, None, None] * (p.pairs - correct_indicators.tables),
         ),
         p.residual,
     )
@@ -116,12 +124,12 @@ def pseudolikelihood(samples: Samples, targets: Targets, scores: Scores) -> Loss
     """-Σ_v log p(y_v | the correct labels of its neighbours) (Besag 1975)."""
     y = targets.labels
     log_p = log_conditionals(samples, y, scores)
-    per_node = targets.weights[samples.sample_of_nodes()]
+    node_weights = targets.weights[samples.sample_of_nodes()]
     nodes, edges = np.arange(len(y)), np.arange(len(scores.tables))
-    value = -float(per_node @ log_p[nodes, y])
+    value = -float(node_weights @ log_p[nodes, y])
     d_unary = np.exp(log_p)
     d_unary[nodes, y] -= 1.0
-    d_unary *= per_node[:, None]
+    d_unary *= node_weights[:, None]
     d_tables = np.zeros_like(scores.tables)
     a, b = samples.edges.T
     # An edge is part of two conditionals: its first node given the second, and the reverse.

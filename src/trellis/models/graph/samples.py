@@ -6,7 +6,7 @@ The graphs are disjoint parts of the large graph. So one matrix product computes
 nodes, and inference runs once for all samples.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -48,23 +48,23 @@ class Scores(NamedTuple):
 class Shape(NamedTuple):
     """The sizes of a model. They determine the size of its weight vector."""
 
-    labels: int
-    nodes: int
+    n_labels: int
+    n_node_features: int
     """Number of node features, the intercept included."""
-    edges: int
+    n_edge_features: int
     """Number of edge features, the constant included."""
 
     @property
     def size(self) -> int:
         """Number of weights."""
-        return self.labels * self.nodes + self.edges * self.labels**2
+        return self.n_labels * self.n_node_features + self.n_edge_features * self.n_labels**2
 
     def split(self, w: Doubles) -> tuple[Doubles, Doubles]:
         """Return views of the node weights ``(L, d)`` and of the pair weights ``(k, L, L)``."""
-        n_node_weights = self.labels * self.nodes
+        n_node_weights = self.n_labels * self.n_node_features
         return (
-            w[:n_node_weights].reshape(self.labels, self.nodes),
-            w[n_node_weights:].reshape(self.edges, self.labels, self.labels),
+            w[:n_node_weights].reshape(self.n_labels, self.n_node_features),
+            w[n_node_weights:].reshape(self.n_edge_features, self.n_labels, self.n_labels),
         )
 
 
@@ -105,17 +105,22 @@ class Samples:
             grids=None if self.grids is None else self.grids[begin:end],
         )
 
-    def slices(self, entries: int, max_entries: int) -> Iterator[tuple[int, int]]:
+    def slices(self, entries_per_item: int, max_entries: int) -> Iterator[tuple[int, int]]:
         """Yield ranges of samples with about ``max_entries`` numbers each.
 
-        ``entries`` is the count of numbers for one node or edge. A sample that is too large is a
-        range by itself.
+        ``entries_per_item`` is the count of numbers for one node or edge. A sample that is too
+        large is a range by itself.
         """
-        cost = np.cumsum(np.diff(self.node_begin) + np.diff(self.edge_begin)) * entries
+        cumulative_cost = (
+            np.cumsum(np.diff(self.node_begin) + np.diff(self.edge_begin)) * entries_per_item
+        )
         begin = 0
         while begin < len(self):
-            before = int(cost[begin - 1]) if begin else 0
-            end = max(begin + 1, int(np.searchsorted(cost, before + max_entries, side="right")))
+            cost_before = int(cumulative_cost[begin - 1]) if begin else 0
+            end = max(
+                begin + 1,
+                int(np.searchsorted(cumulative_cost, cost_before + max_entries, side="right")),
+            )
             yield begin, end
             begin = end
 
@@ -128,14 +133,14 @@ class Samples:
         unary = np.asarray(self.nodes @ node_weights.T)
         if allowed is not None and self.types is not None:
             unary[~allowed[self.types]] = -np.inf
-        tables = self.edge_features @ pair_weights.reshape(shape.edges, -1)
-        return Scores(unary, tables.reshape(-1, shape.labels, shape.labels))
+        tables = self.edge_features @ pair_weights.reshape(shape.n_edge_features, -1)
+        return Scores(unary, tables.reshape(-1, shape.n_labels, shape.n_labels))
 
     def add_gradient(self, d_scores: Scores, shape: Shape, out: Doubles) -> None:
         """Add the derivative of a loss by the weights to ``out``, given that by the scores."""
         node_weights, pair_weights = shape.split(out)
         node_weights += np.asarray(self.nodes.T @ d_scores.unary).T
-        pairs = d_scores.tables.reshape(len(self.edges), shape.labels**2)
+        pairs = d_scores.tables.reshape(len(self.edges), shape.n_labels**2)
         pair_weights += (self.edge_features.T @ pairs).reshape(pair_weights.shape)
 
     def sample_of_nodes(self) -> Integers:
@@ -148,12 +153,12 @@ class Samples:
 
 
 def labels_of_types(
-    types: Integers | None, labels: Integers, count: int
+    types: Integers | None, labels: Integers, n_labels: int
 ) -> NDArray[np.bool_] | None:
-    """Return True for the labels that nodes of each type have in training, ``(types, count)``."""
+    """Return True for the labels that nodes of each type have in training, ``(types, labels)``."""
     if types is None:
         return None
-    allowed = np.zeros((int(types.max()) + 1, count), dtype=np.bool_)
+    allowed = np.zeros((int(types.max()) + 1, n_labels), dtype=np.bool_)
     allowed[types, labels] = True
     return allowed
 
@@ -166,22 +171,30 @@ def collect(X: Any, intercept: bool) -> Samples:
     graphs = [_check_graph(i, x) for i, x in enumerate(_as_list(X))]
     if not graphs:
         raise InputError("X is empty: at least one graph is needed")
-    _check_widths("node features", [g.nodes.shape[1] for g in graphs])
-    _check_widths("edge features", [g.edge_features.shape[1] for g in graphs])
-    typed = [i for i, g in enumerate(graphs) if g.node_types is not None]
-    if typed and len(typed) < len(graphs):
-        untyped = next(i for i, g in enumerate(graphs) if g.node_types is None)
+    _check_widths("node features", [graph.nodes.shape[1] for graph in graphs])
+    _check_widths("edge features", [graph.edge_features.shape[1] for graph in graphs])
+    with_types = [i for i, graph in enumerate(graphs) if graph.node_types is not None]
+    if with_types and len(with_types) < len(graphs):
+        without_types = next(i for i, graph in enumerate(graphs) if graph.node_types is None)
         raise InputError(
-            f"graph {typed[0]} has node_types, graph {untyped} has none: all or none must have them"
+            f"graph {with_types[0]} has node_types, graph {without_types} has none: "
+            "all or none must have them"
         )
-    node_begin = offsets([g.nodes.shape[0] for g in graphs])
+    node_begin = offsets([graph.nodes.shape[0] for graph in graphs])
     return Samples(
-        _stack([g.nodes for g in graphs], intercept),
-        np.concatenate([g.edges + n for g, n in zip(graphs, node_begin[:-1], strict=True)]),
-        np.concatenate([_with_constant(g.edge_features) for g in graphs]),
+        _stack([graph.nodes for graph in graphs], intercept),
+        np.concatenate(
+            [
+                graph.edges + first_node
+                for graph, first_node in zip(graphs, node_begin[:-1], strict=True)
+            ]
+        ),
+        np.concatenate([_with_constant(graph.edge_features) for graph in graphs]),
         node_begin,
-        offsets([len(g.edges) for g in graphs]),
-        np.concatenate([cast(Integers, g.node_types) for g in graphs]) if typed else None,
+        offsets([len(graph.edges) for graph in graphs]),
+        np.concatenate([cast(Integers, graph.node_types) for graph in graphs])
+        if with_types
+        else None,
     )
 
 
@@ -201,12 +214,12 @@ def _with_constant(features: Doubles) -> Doubles:
 
 def _stack(nodes: list[Matrix], intercept: bool) -> Matrix:
     """Return all rows as one matrix, sparse if one is. ``intercept`` adds a last column of 1."""
-    ones = np.ones((sum(n.shape[0] for n in nodes), 1))
-    if any(sparse.issparse(n) for n in nodes):
-        rows = sparse.vstack([sparse.csr_array(n) for n in nodes], format="csr")
+    ones = np.ones((sum(features.shape[0] for features in nodes), 1))
+    if any(sparse.issparse(features) for features in nodes):
+        rows = sparse.vstack([sparse.csr_array(features) for features in nodes], format="csr")
         return sparse.hstack([rows, ones], format="csr") if intercept else rows
-    dense = np.concatenate(nodes)
-    return np.concatenate([dense, ones], axis=1) if intercept else dense
+    dense_rows = np.concatenate(nodes)
+    return np.concatenate([dense_rows, ones], axis=1) if intercept else dense_rows
 
 
 def _check_widths(name: str, widths: list[int]) -> None:
@@ -220,7 +233,7 @@ def _check_widths(name: str, widths: list[int]) -> None:
 
 
 def _as_list(X: Any) -> list[Any]:
-    if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
+    if isinstance(X, str | bytes | Mapping) or not isinstance(X, Iterable):
         raise InputError(f"X must be a list of graphs, not {type(X).__name__}")
     return list(X)
 
@@ -239,7 +252,7 @@ def _check_graph(i: int, x: Any) -> _CheckedGraph:
     if not isinstance(x, tuple | list) or not 1 <= len(x) <= 4:
         raise InputError(
             f"graph {i} must be a tuple (nodes, edges, edge_features, node_types), "
-            f"not {type(x).__name__}"
+            f"not {type(x).__name__}; for a single graph, write [X] and [y]"
         )
     graph = Graph(*x)
     nodes = _check_nodes(i, graph.nodes)
@@ -265,8 +278,10 @@ def _check_features(values: Any, name: str, item: str) -> Doubles:
     not_finite = np.argwhere(~np.isfinite(array))
     if not_finite.size:
         index = not_finite[0].tolist()
-        place = f"feature {index[1]} of {item} {index[0]}" if len(index) == 2 else f"entry {index}"
-        raise InputError(f"{name}: {place} is {array[tuple(index)]}: must be finite")
+        location = (
+            f"feature {index[1]} of {item} {index[0]}" if len(index) == 2 else f"entry {index}"
+        )
+        raise InputError(f"{name}: {location} is {array[tuple(index)]}: must be finite")
     return array
 
 
@@ -287,7 +302,7 @@ def _check_nodes(i: int, values: Any) -> Matrix:
     return nodes
 
 
-def _check_edges(i: int, values: Any, count: int) -> Integers:
+def _check_edges(i: int, values: Any, n_nodes: int) -> Integers:
     try:
         edges = np.asarray(values)
     except ValueError:
@@ -299,11 +314,11 @@ def _check_edges(i: int, values: Any, count: int) -> Integers:
             f"graph {i}: edges has dtype {edges.dtype} and shape {edges.shape}: "
             "must be integers of shape (edges, 2)"
         )
-    invalid = np.argwhere((edges < 0) | (edges >= count))
+    invalid = np.argwhere((edges < 0) | (edges >= n_nodes))
     if invalid.size:
         edge, end = invalid[0]
         raise InputError(
-            f"graph {i}: edge {edge} has node {edges[edge, end]}: must be 0 to {count - 1}"
+            f"graph {i}: edge {edge} has node {edges[edge, end]}: must be 0 to {n_nodes - 1}"
         )
     loops = np.flatnonzero(edges[:, 0] == edges[:, 1])
     if loops.size:
@@ -313,10 +328,10 @@ def _check_edges(i: int, values: Any, count: int) -> Integers:
     return edges.astype(np.int64)
 
 
-def _check_types(i: int, values: Any, count: int) -> Integers | None:
+def _check_types(i: int, values: Any, n_nodes: int) -> Integers | None:
     if values is None:
         return None
     types = np.asarray(values)
-    if types.shape != (count,) or types.dtype.kind not in "iu" or types.min() < 0:
-        raise InputError(f"graph {i}: node_types must be {count} integers of at least 0")
+    if types.shape != (n_nodes,) or types.dtype.kind not in "iu" or types.min() < 0:
+        raise InputError(f"graph {i}: node_types must be {n_nodes} integers of at least 0")
     return types.astype(np.int64)

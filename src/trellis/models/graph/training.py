@@ -1,4 +1,4 @@
-"""Training by messages on graphs with loops, and training with one sample at a time.
+"""Training with message passing on graphs with loops, and training with one sample at a time.
 
 Messages converge if the pair weights are small. They may not converge if the pair weights are large
 and the nodes carry little information. So `train_by_messages` starts at the weights of a model
@@ -47,10 +47,10 @@ class Model(Protocol):
     def _minimise(
         self, objective: Objective, w0: Doubles, max_iter: Any, callback: Any
     ) -> Result[Any]: ...
-    def _engine(self, samples: Samples, labels: int) -> Engine: ...
-    def _tied(self, w: Doubles, shape: Shape) -> Doubles: ...
-    def _slices(
-        self, samples: Samples, targets: Targets, labels: int
+    def _create_engine(self, samples: Samples, n_labels: int) -> Engine: ...
+    def _tie_weights(self, w: Doubles, shape: Shape) -> Doubles: ...
+    def _iterate_slices(
+        self, samples: Samples, targets: Targets, n_labels: int
     ) -> Iterator[tuple[Samples, Targets, Engine]]: ...
 
 
@@ -82,7 +82,7 @@ class Whitening:
         """Apply a function to the node weights and to the pair weights."""
         node_weights, pair_weights = self._shape.split(w)
         nodes = function(self._node_root, node_weights.T).T
-        pairs = function(self._edge_root, pair_weights.reshape(self._shape.edges, -1))
+        pairs = function(self._edge_root, pair_weights.reshape(self._shape.n_edge_features, -1))
         return np.concatenate([nodes.ravel(), pairs.ravel()])
 
     def objective(self, inner: Objective) -> Objective:
@@ -122,19 +122,19 @@ class _Root:
 
 def _curvature_root(features: Matrix, l2: float) -> _Root:
     """Return R with R Rᵀ ≈ XᵀX / 4 + l2."""
-    count = features.shape[1]
-    if sparse.issparse(features) or count > _MAX_DECORRELATED:
+    n_features = features.shape[1]
+    if sparse.issparse(features) or n_features > _MAX_DECORRELATED:
         squares = features.multiply(features) if sparse.issparse(features) else features**2
         curvature = 0.25 * np.asarray(squares.sum(axis=0)).ravel() + l2
         return _Root(np.sqrt(np.where(curvature > 0.0, curvature, 1.0)))
-    curvature = 0.25 * np.asarray(features.T @ features) + l2 * np.eye(count)
+    curvature = 0.25 * np.asarray(features.T @ features) + l2 * np.eye(n_features)
     # Without this, equal columns or columns of zeros make the matrix singular when l2 is 0.
     curvature += np.diag(np.where(curvature.diagonal() > 0.0, 1e-10 * curvature.trace(), 1.0))
     return _Root(np.asarray(np.linalg.cholesky(curvature), float))
 
 
 class Report(NamedTuple):
-    """Quality of a model trained by messages, on its training samples."""
+    """Quality of a model after training with message passing, on its training samples."""
 
     train_score: float
     """The fraction of nodes whose most probable label is correct."""
@@ -147,7 +147,7 @@ class Report(NamedTuple):
 def train_by_messages(
     model: Model, samples: Samples, targets: Targets, shape: Shape, callback: Callback
 ) -> tuple[Result[Any], Report]:
-    """Minimise a loss with messages, starting at the weights of a model without edges.
+    """Minimise a loss with message passing, starting at the weights of a model without edges.
 
     At this start, the pair weights are zero, so the messages are constant and the loss is exact.
     """
@@ -160,19 +160,23 @@ def train_by_messages(
         objective = model._objective_of(graphs, targets, shape, name)
         return objective if whitening is None else whitening.objective(objective)
 
-    zeros = np.zeros(shape.size)
-    nodes_only = model._minimise(
-        build_loss("pseudolikelihood"), zeros, _NODES_ONLY_ITERATIONS, None
+    zero_weights = np.zeros(shape.size)
+    nodes_only_w = model._minimise(
+        build_loss("pseudolikelihood"), zero_weights, _NODES_ONLY_ITERATIONS, None
     ).w
-    limit = model.max_iter or _MAX_ITERATIONS
-    result = model._minimise(build_loss(model.objective), nodes_only.copy(), limit, after_iteration)
+    max_iter = model.max_iter or _MAX_ITERATIONS
+    result = model._minimise(
+        build_loss(model.objective), nodes_only_w.copy(), max_iter, after_iteration
+    )
     if whitening is not None:
-        nodes_only = whitening.weights(nodes_only)
+        nodes_only_w = whitening.weights(nodes_only_w)
         result = replace(result, w=whitening.weights(result.w))
-    report = _evaluate(model, samples, targets, shape, (result.w, nodes_only))
+    report = _evaluate(model, samples, targets, shape, (result.w, nodes_only_w))
     # The Bethe loss is infinite where messages do not converge, so the line search fails there.
-    blocked = model.objective == "bethe" and result.message.startswith("the line search failed")
-    _warn(report, type(model).__name__, blocked)
+    search_failed = model.objective == "bethe" and result.message.startswith(
+        "the line search failed"
+    )
+    _warn(report, type(model).__name__, search_failed)
     return result, report
 
 
@@ -195,24 +199,28 @@ def _evaluate(
 ) -> Report:
     """Evaluate the weights of the model, and those without edges, on the training samples."""
     w, nodes_only = weights
-    with_edges, without_edges, residual = 0, 0, 0.0
-    for part, correct, engine in model._slices(samples, targets, shape.labels):
-        infer = engine.trw if model.objective == "trw" else engine.bethe
-        marginals = infer(part.scores(model._tied(w, shape), shape, model.allowed_))
-        unary = part.scores(nodes_only, shape, model.allowed_).unary
-        with_edges += int(np.sum(marginals.nodes.argmax(axis=1) == correct.labels))
-        without_edges += int(np.sum(unary.argmax(axis=1) == correct.labels))
+    n_correct, n_correct_without_edges, residual = 0, 0, 0.0
+    for slice_samples, slice_targets, engine in model._iterate_slices(
+        samples, targets, shape.n_labels
+    ):
+        compute_marginals = engine.trw if model.objective == "trw" else engine.bethe
+        marginals = compute_marginals(
+            slice_samples.scores(model._tie_weights(w, shape), shape, model.allowed_)
+        )
+        unary = slice_samples.scores(nodes_only, shape, model.allowed_).unary
+        n_correct += int(np.sum(marginals.nodes.argmax(axis=1) == slice_targets.labels))
+        n_correct_without_edges += int(np.sum(unary.argmax(axis=1) == slice_targets.labels))
         residual = max(residual, marginals.residual)
-    count = len(targets.labels)
-    return Report(with_edges / count, without_edges / count, residual)
+    n_nodes = len(targets.labels)
+    return Report(n_correct / n_nodes, n_correct_without_edges / n_nodes, residual)
 
 
-def _warn(report: Report, name: str, blocked: bool) -> None:
+def _warn(report: Report, name: str, search_failed: bool) -> None:
     """Warn if the messages did not converge, or if the edges reduce the accuracy."""
     from sklearn.exceptions import ConvergenceWarning  # importing scikit-learn takes a second
 
     problems = []
-    if blocked:
+    if search_failed:
         problems.append(
             "belief propagation does not converge beyond the weights where training ended: "
             "try objective='trw', a larger l2, or damping"
@@ -239,25 +247,30 @@ class SingleSamples:
         self._model, self._shape, self._weights = model, shape, targets.weights
         self._samples = [samples.part(i, i + 1) for i in range(len(samples))]
         self._labels = np.split(targets.labels, samples.node_begin[1:-1])
-        self._engines = [model._engine(sample, shape.labels) for sample in self._samples]
+        self._engines = [model._create_engine(sample, shape.n_labels) for sample in self._samples]
 
-    def _feature_difference(self, i: int, guess: Integers) -> Doubles:
-        """Return φ(x, y) - φ(x, ŷ), where ŷ is ``guess``."""
-        sample, shape = self._samples[i], (len(guess), self._shape.labels)
-        correct, wrong = (indicators(y, shape, sample) for y in (self._labels[i], guess))
-        out = np.zeros(self._shape.size)
-        difference = type(correct)(correct.unary - wrong.unary, correct.tables - wrong.tables)
-        sample.add_gradient(difference, self._shape, out)
-        return self._model._tied(out, self._shape)
+    def _feature_difference(self, i: int, labels: Integers) -> Doubles:
+        """Return φ(x, y) - φ(x, ŷ), where ŷ are ``labels``."""
+        sample, shape = self._samples[i], (len(labels), self._shape.n_labels)
+        correct_indicators, guess_indicators = (
+            indicators(y, shape, sample) for y in (self._labels[i], labels)
+        )
+        gradient = np.zeros(self._shape.size)
+        difference = type(correct_indicators)(
+            correct_indicators.unary - guess_indicators.unary,
+            correct_indicators.tables - guess_indicators.tables,
+        )
+        sample.add_gradient(difference, self._shape, gradient)
+        return self._model._tie_weights(gradient, self._shape)
 
-    def worst(self, i: int, w: Doubles) -> tuple[Doubles, float]:
+    def most_violated(self, i: int, w: Doubles) -> tuple[Doubles, float]:
         """Return φ(x, y) - φ(x, ŷ) and the errors of ŷ, which violates the margin the most."""
         scores = self._samples[i].scores(w, self._shape, self._model.allowed_)
         cost = hamming(self._labels[i], scores.unary.shape)
-        guess = self._engines[i].best_labels(scores._replace(unary=scores.unary + cost))
+        worst_labels = self._engines[i].best_labels(scores._replace(unary=scores.unary + cost))
         weight = self._weights[i]
-        errors = float(np.sum(guess != self._labels[i]))
-        return weight * self._feature_difference(i, guess), weight * errors
+        errors = float(np.sum(worst_labels != self._labels[i]))
+        return weight * self._feature_difference(i, worst_labels), weight * errors
 
     def perceptron(
         self, order: Integers, w: Doubles, total: Doubles, steps: int
@@ -269,12 +282,12 @@ class SingleSamples:
         errors = 0
         for i in order.tolist():
             scores = self._samples[i].scores(w, self._shape, self._model.allowed_)
-            guess = self._engines[i].best_labels(scores)
-            wrong = int(np.sum(guess != self._labels[i]))
-            if wrong:
-                change = self._weights[i] * self._feature_difference(i, guess)
+            best_labels = self._engines[i].best_labels(scores)
+            n_wrong = int(np.sum(best_labels != self._labels[i]))
+            if n_wrong:
+                change = self._weights[i] * self._feature_difference(i, best_labels)
                 w += change
                 total += steps * change
-                errors += wrong
+                errors += n_wrong
             steps += 1
         return errors, steps

@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from trellis.checks import as_integer, number_at_least
+from trellis.checks import MAX_SCORE, as_integer, is_text, number_at_least, one_of
 from trellis.errors import InputError
 from trellis.formats.native import Tensors, expect, finite
 from trellis.formats.parts import (
@@ -35,13 +35,16 @@ from trellis.formats.parts import (
     stored_parameters,
     training_record,
 )
-from trellis.optim import Objective, Result, gradient_ascent, lbfgs, newton
+from trellis.native import isa
+from trellis.optim import Callback, Objective, Progress, Result, gradient_ascent, lbfgs, newton
+from trellis.optim.gradient import StepSize, check_step
 from trellis.optim.result import Vector
 
 __all__ = ["Matrix", "Problem", "Regression", "log_sum_exp", "sample_weights", "weighted_gram"]
 
 # Functions cannot be stored, and the number of threads depends on the machine.
 _NOT_STORED = ("features", "n_jobs")
+_HISTORIES = ("losses",)
 _SOLVERS = ("lbfgs", "newton", "gradient")
 _MAX_NEWTON_WEIGHTS = 10_000  # Newton's method stores the Hessian: 800 MB for 10,000 weights
 _BLOCK_ROWS = (
@@ -60,10 +63,17 @@ class Problem:
     hessian: Callable[[Vector], NDArray[np.float64]]
     penalised: NDArray[np.bool_]
     """``(weights,)``: True for all weights except the intercepts."""
+    margins: Callable[[Vector], Vector]
+    """The score of the true class minus the best other score, for each sample of positive weight.
+
+    If all are positive for some w, multiples of w make the likelihood as close to 1 as desired.
+    """
 
 
 class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """A scikit-learn classifier whose log-probabilities are linear in the features."""
+
+    added_parameters = frozenset({"step", "reference"})
 
     l2: float
     l1: float
@@ -71,6 +81,7 @@ class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     fit_intercept: bool
     max_iter: int
     tol: float
+    step: StepSize | None
     n_jobs: int | None
     # set by fit
     classes_: NDArray[Any]
@@ -81,6 +92,8 @@ class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     """``(1,)`` or ``(classes,)``"""
     n_iter_: int
     objective_: float
+    losses_: list[tuple[int, float]]
+    """(iteration, loss) of each iteration, penalties included."""
     converged_: bool
 
     # ---- files
@@ -88,25 +101,28 @@ class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
     def to_parts(self) -> Parts:
         """Return the metadata and the tensors of the fitted model."""
         check_is_fitted(self)
+        left_out = (*_NOT_STORED, "step") if callable(self.step) else _NOT_STORED
         meta = {
-            "parameters": stored_parameters(self, _NOT_STORED),
+            "parameters": stored_parameters(self, left_out),
             "classes": stored_labels(self.classes_.tolist()),
-            "training": training_record(self),
+            "training": training_record(self, _HISTORIES if self.losses_ else ()),
         }
         return meta, {"coef": self.coef_, "intercept": self.intercept_}
 
     @classmethod
     def from_parts(cls, meta: dict[str, Any], tensors: Tensors) -> Self:
         """Return the model with these parts; raise InputError if a part is missing or invalid."""
-        model = cls(**read_parameters(cls, meta))
+        model = cls(**read_parameters(cls, meta, ("features",)))
+        model._check_parameters()
         classes = read_classes(meta)
-        rows = cls._coef_rows(len(classes))
-        expect(tensors, "coef", np.float64, (rows, None))
-        expect(tensors, "intercept", np.float64, (rows,))
+        n_rows = cls._coef_rows(len(classes))
+        if expect(tensors, "coef", np.float64, (n_rows, None)).shape[1] == 0:
+            raise InputError("coef has no columns: the model needs at least one feature")
+        expect(tensors, "intercept", np.float64, (n_rows,))
         model.classes_ = np.array(classes)
         model.coef_, model.intercept_ = finite(tensors, "coef"), finite(tensors, "intercept")
         model.n_features_in_ = model.coef_.shape[1]
-        read_training(model, meta)
+        read_training(model, meta, _HISTORIES)
         return model
 
     @staticmethod
@@ -118,12 +134,14 @@ class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the scores ``(n, classes)``; for two classes their difference, second - first."""
-        scores = self._scores(X)
+        scores = self._finite_scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
         """log p(y | x), ``(n, classes)``."""
-        scores = self._scores(X)
+        # Relative to the best score, log Z is exact for scores of any size.
+        scores = self._finite_scores(X)
+        scores -= scores.max(axis=1, keepdims=True)
         return scores - log_sum_exp(scores)[:, None]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
@@ -132,8 +150,23 @@ class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
 
     def predict(self, X: Any) -> NDArray[Any]:
         """argmax_y p(y | x), ``(n,)``; the first class if several have the same probability."""
-        best = self._scores(X).argmax(axis=1)
-        return cast(NDArray[Any], self.classes_[best])
+        best_classes = self._finite_scores(X).argmax(axis=1)
+        return cast(NDArray[Any], self.classes_[best_classes])
+
+    def _finite_scores(self, X: Any) -> NDArray[np.float64]:
+        """Return the scores; raise InputError if the product of weights and features overflows."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = self._scores(X)
+        # The range check also excludes overflow in differences of scores.
+        invalid = ~(np.abs(scores) <= MAX_SCORE)
+        if invalid.any():
+            i, y = np.argwhere(invalid)[0]
+            label = self.classes_.tolist()[y]  # a str rather than NumPy's
+            raise InputError(
+                f"scores of sample {i} overflow: the score of class {label!r} is "
+                f"{scores[i, y]}, but scores must be within ±{MAX_SCORE:g}"
+            )
+        return scores
 
     @abstractmethod
     def _scores(self, X: Any) -> NDArray[np.float64]:
@@ -146,55 +179,85 @@ class Regression(Saved, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[mi
 
     def _check_data(self, X: Any, y: Any, sample_weight: Any) -> tuple[Matrix, Any, Vector]:
         """Return the validated samples, the indices of their classes, and the sample weights."""
+        if isinstance(X, list) and X and isinstance(X[0], list) and is_text(next(iter(X[0]), None)):
+            raise InputError(
+                f"X has lists of words: a {type(self).__name__} needs a row of numbers for each "
+                "sample; to label each word of a sequence, use CRF, MEMM or HMM"
+            )
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
-        return X, self._check_classes(y), sample_weights(sample_weight, X)
+        return X, self._encode_classes(y), sample_weights(sample_weight, X)
 
-    def _check_classes(self, y: Any) -> Any:
+    def _encode_classes(self, y: Any) -> Any:
         """Set ``classes_`` and return the index of each label in it, ``(n,)``."""
         check_classification_targets(y)
-        self.classes_, numbers = np.unique(y, return_inverse=True)
+        self.classes_, class_indices = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise InputError(f"y has only one class, {self.classes_[0]!r}: training needs two")
-        return numbers
+            only_class = self.classes_.tolist()[0]  # a Python value rather than NumPy's
+            raise InputError(f"y has only one class, {only_class!r}: training needs two")
+        return class_indices
 
-    def _solve(self, problem: Problem) -> Vector:
-        """Minimise the loss from weights of zero, and return the weights."""
-        solver, l1 = self.solver, number_at_least(self.l1, 0.0, "l1")
-        if solver not in _SOLVERS:
-            raise InputError(f"solver must be one of {', '.join(_SOLVERS)}, not {solver!r}")
-        if l1 > 0.0 and solver != "lbfgs":
+    def _check_parameters(self) -> None:
+        """Raise InputError if a parameter is invalid."""
+        for name in ("l2", "l1", "tol"):
+            number_at_least(getattr(self, name), 0.0, name)
+        as_integer(self.max_iter, "max_iter")
+        solver = one_of(self.solver, _SOLVERS, "solver")
+        if self.l1 > 0.0 and solver != "lbfgs":
             raise InputError(f"solver must be 'lbfgs' if l1 > 0, not {solver!r}")
-        limit, tol = as_integer(self.max_iter, "max_iter"), number_at_least(self.tol, 0.0, "tol")
+        check_step(self.step)
+        if self.step is not None and solver != "gradient":
+            raise InputError(f"step needs solver='gradient': {solver} chooses its steps itself")
+
+    def _solve(self, problem: Problem, callback: Callback | None) -> Vector:
+        """Minimise the loss from weights of zero, and return the weights."""
+        self._check_parameters()
+        self.losses_ = []
+
+        def record(progress: Progress) -> bool:
+            self.losses_.append((progress.iteration, progress.loss))
+            return callback is not None and bool(callback(progress))
+
+        result = self._minimise(problem, record)
+        self.n_iter_, self.objective_ = result.n_iter, result.loss
+        self.converged_, self.isa_ = result.converged, isa()
+        message = None if result.converged else result.message
+        if self.l2 == self.l1 == 0.0 and (problem.margins(result.w) > 0.0).all():
+            self.converged_ = False
+            message = (
+                "a linear function separates the classes, so without a penalty the likelihood has "
+                "no maximum, and the weights grow until the solver stops; set l2 > 0"
+            )
+        if message is not None:
+            message = f"{type(self).__name__} did not converge: {message}"
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        return result.w
+
+    def _minimise(self, problem: Problem, callback: Callback) -> Result[Any]:
+        """Run the solver, and return its result."""
+        l1, max_iter, tol = float(self.l1), int(self.max_iter), float(self.tol)
         w0 = np.zeros(len(problem.penalised))
-        result: Result[Any]
-        if solver == "lbfgs":
-            result = lbfgs(
+        limits: dict[str, Any] = {"max_iter": max_iter, "callback": callback}
+        if self.solver == "lbfgs":
+            return lbfgs(
                 problem.objective,
                 w0,
                 l1=l1,
                 penalised=problem.penalised,
-                max_iter=limit,
                 epsilon=tol,
                 # OWL-QN ends with many small steps, so it also stops when the loss hardly changes.
                 period=10 if l1 > 0.0 else 0,
                 delta=1e-13,
                 n_jobs=self.n_jobs,
+                **limits,
             )
-        elif solver == "newton":
-            if len(w0) > _MAX_NEWTON_WEIGHTS:
-                raise InputError(
-                    f"solver='newton' supports at most {_MAX_NEWTON_WEIGHTS} weights, "
-                    f"not {len(w0)}: use 'lbfgs'"
-                )
-            result = newton(problem.objective, problem.hessian, w0, max_iter=limit, tolerance=tol)
-        else:
-            result = gradient_ascent(problem.objective, w0, max_iter=limit, tolerance=tol)
-        self.n_iter_, self.objective_ = result.n_iter, result.loss
-        self.converged_ = result.converged
-        if not result.converged:
-            message = f"{type(self).__name__} did not converge: {result.message}"
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
-        return result.w
+        if self.solver == "gradient":
+            return gradient_ascent(problem.objective, w0, step=self.step, tolerance=tol, **limits)
+        if len(w0) > _MAX_NEWTON_WEIGHTS:
+            raise InputError(
+                f"solver='newton' supports at most {_MAX_NEWTON_WEIGHTS} weights, "
+                f"not {len(w0)}: use 'lbfgs'"
+            )
+        return newton(problem.objective, problem.hessian, w0, tolerance=tol, **limits)
 
 
 def sample_weights(sample_weight: Any, X: Any) -> Vector:
@@ -210,8 +273,8 @@ def log_sum_exp(scores: NDArray[np.float64]) -> Vector:
     [10000.693147, 0.0]
     """
     maximum = scores.max(axis=1)
-    shifted = np.exp(scores - maximum[:, None])
-    return cast(Vector, maximum + np.log(shifted.sum(axis=1)))
+    exponentials = np.exp(scores - maximum[:, None])
+    return cast(Vector, maximum + np.log(exponentials.sum(axis=1)))
 
 
 def weighted_gram(X: Matrix, weights: Vector, intercept: bool) -> NDArray[np.float64]:

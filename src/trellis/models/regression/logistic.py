@@ -1,6 +1,6 @@
 """Logistic regression: the log-linear model of two classes."""
 
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +9,10 @@ from sklearn.utils import Tags
 
 from trellis.checks import number_at_least
 from trellis.errors import InputError
+from trellis.estimator import names_arguments
 from trellis.models.regression.base import Matrix, Problem, Regression, weighted_gram
-from trellis.optim.result import Vector
+from trellis.optim.gradient import StepSize
+from trellis.optim.result import Callback, Vector
 
 __all__ = ["LogisticRegression"]
 
@@ -23,6 +25,9 @@ class LogisticRegression(Regression):
     ``solver``
         "lbfgs" (OWL-QN with l1 > 0), "newton" (iteratively reweighted least squares: the fewest
         iterations, for up to a few thousand features) or "gradient" (plain gradient ascent).
+    ``step``
+        The step size of the solver "gradient": a number, or a schedule, a function of the number
+        of the iteration (from 1). None: each step is chosen by a line search.
     ``fit_intercept``
         Whether to fit b. If False, b is 0.
     ``max_iter``, ``tol``
@@ -31,8 +36,8 @@ class LogisticRegression(Regression):
         Number of threads of the optimiser. Results do not depend on it.
 
     The attributes have the same names as in scikit-learn; ``coef_`` is ``(1, features)``. In
-    addition, ``objective_`` is the final loss with its penalties. X is a dense array or a sparse
-    matrix.
+    addition, ``objective_`` is the final loss with its penalties, and ``losses_`` has the
+    (iteration, loss) of each iteration. X is a dense array or a sparse matrix.
 
     >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), ["no", "no", "yes", "yes"]
     >>> model = LogisticRegression(l2=0.1).fit(X, y)
@@ -44,12 +49,14 @@ class LogisticRegression(Regression):
 
     kind = "logistic"
 
+    @names_arguments
     def __init__(
         self,
         *,
         l2: float = 1.0,
         l1: float = 0.0,
         solver: str = "lbfgs",
+        step: StepSize | None = None,
         fit_intercept: bool = True,
         max_iter: int = 1000,
         tol: float = 1e-6,
@@ -58,16 +65,23 @@ class LogisticRegression(Regression):
         self.l2 = l2
         self.l1 = l1
         self.solver = solver
+        self.step = step
         self.fit_intercept = fit_intercept
         self.max_iter = max_iter
         self.tol = tol
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn from samples X ``(n, features)`` and labels y ``(n,)`` of two classes."""
-        X, numbers, weights = self._check_data(X, y, sample_weight)
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, callback: Callback | None = None
+    ) -> Self:
+        """Learn from samples X ``(n, features)`` and labels y ``(n,)`` of two classes.
+
+        ``callback`` is called after each iteration; a truthy return value stops training.
+        """
+        X, class_indices, weights = self._check_data(X, y, sample_weight)
         l2 = number_at_least(self.l2, 0.0, "l2")
-        w = self._solve(logistic_problem(X, numbers, weights, l2, bool(self.fit_intercept)))
+        problem = logistic_problem(X, class_indices, weights, l2, bool(self.fit_intercept))
+        w = self._solve(problem, callback)
         d = X.shape[1]
         self.coef_ = w[None, :d].copy()
         self.intercept_ = w[d:].copy() if self.fit_intercept else np.zeros(1)
@@ -75,18 +89,18 @@ class LogisticRegression(Regression):
 
     @staticmethod
     def _coef_rows(classes: int) -> int:
-        if classes > 2:
-            raise InputError(f"the file has {classes} classes: LogisticRegression needs two")
+        if classes != 2:
+            raise InputError(f"classes has {classes} labels: a LogisticRegression needs two")
         return 1
 
-    def _check_classes(self, y: Any) -> Any:
-        numbers = super()._check_classes(y)
+    def _encode_classes(self, y: Any) -> Any:
+        class_indices = super()._encode_classes(y)
         if len(self.classes_) > 2:
             raise InputError(
                 "Only binary classification is supported: y has "
                 f"{len(self.classes_)} classes; use SoftmaxRegression"
             )
-        return numbers
+        return class_indices
 
     def _scores(self, X: Any) -> NDArray[np.float64]:
         log_odds = self._check_rows(X) @ self.coef_[0] + self.intercept_[0]
@@ -126,4 +140,7 @@ def logistic_problem(
         matrix[np.arange(d), np.arange(d)] += l2
         return matrix
 
-    return Problem(objective, hessian, np.arange(d + intercept) < d)
+    def margins(w: Vector) -> Vector:
+        return cast(Vector, (sign * scores(w))[weights > 0.0])
+
+    return Problem(objective, hessian, np.arange(d + intercept) < d, margins)

@@ -27,20 +27,20 @@ _MAX_GPU_HIDDEN = 320
 
 
 def bidirectional(
-    lstm: nn.LSTM, x: Tensor, sizes: Tensor, packing: Tensor | None = None, rows: int = 0
+    lstm: nn.LSTM, x: Tensor, sizes: Tensor, packing: Tensor | None = None, n_sequences: int = 0
 ) -> Tensor:
     """Return ``lstm(PackedSequence(x, sizes))[0].data``, shape (N, 2 · hidden).
 
     ``lstm`` must be bidirectional. ``x`` (N, width) holds the packed tokens. ``sizes`` (T,), on the
     CPU, holds the number of sequences at each step. The Triton engine reads ``packing``, shape
-    (T + rows,), on the GPU instead of ``sizes``: the index of the first token of each step, then
-    the lengths of the ``rows`` sequences.
+    (T + n_sequences,), on the GPU instead of ``sizes``: the index of the first token of each step,
+    then the lengths of the sequences.
 
     >>> lstm, x = nn.LSTM(3, 4, bidirectional=True), torch.ones(5, 3)
     >>> bidirectional(lstm, x, torch.tensor([2, 2, 1])).shape  # sequences of 3 and 2 tokens
     torch.Size([5, 8])
     """
-    engine = _choose_engine(lstm, x, sizes, packing, rows)
+    engine = _choose_engine(lstm, x, sizes, packing, n_sequences)
     if engine is None:
         h: Tensor = lstm(PackedSequence(x, sizes))[0].data
         return h
@@ -66,7 +66,7 @@ def runs_on_gpu(lstm: nn.LSTM) -> bool:
 
 
 def _choose_engine(
-    lstm: nn.LSTM, x: Tensor, sizes: Tensor, packing: Tensor | None, rows: int
+    lstm: nn.LSTM, x: Tensor, sizes: Tensor, packing: Tensor | None, n_sequences: int
 ) -> Any:
     """Return the engine for these tensors, or None if ``lstm`` itself must be called."""
     # torch.compile cannot trace into our kernels
@@ -76,7 +76,7 @@ def _choose_engine(
         return cpu.Engine(sizes) if x.dtype == torch.float32 else None
     if packing is None or not runs_on_gpu(lstm):
         return None
-    return _import_triton().Engine(packing, rows)
+    return _import_triton().Engine(packing, n_sequences)
 
 
 def _is_supported(lstm: nn.LSTM) -> bool:

@@ -45,17 +45,17 @@ def read_words(X: Any, column: int | str = 0) -> tuple[list[str], Integers]:
     (['El', 'perro', 'ladra'], array([2, 1]))
     """
     lengths = lengths_of(X)
-    flat = list(chain.from_iterable(X))
-    if not {*map(type, flat)} <= {str}:
-        flat = [_get_word(token, column) for token in flat]
-    if {*map(type, flat)} <= {str}:
-        return flat, lengths
-    for i, x in enumerate(X):
-        for t, token in enumerate(x):
+    token_words = list(chain.from_iterable(X))
+    if not {*map(type, token_words)} <= {str}:
+        token_words = [_get_word(token, column) for token in token_words]
+    if {*map(type, token_words)} <= {str}:
+        return token_words, lengths
+    for i, sequence in enumerate(X):
+        for t, token in enumerate(sequence):
             if not isinstance(_get_word(token, column), str):
                 problem = f"{token!r:.60} has no word in column {column!r}"
                 raise InputError(f"sequence {{sequence}}, position {t}: {problem}", sequence=i)
-    return [str(word) for word in flat], lengths
+    return [str(word) for word in token_words], lengths
 
 
 def _get_word(token: Any, column: int | str) -> Any:
@@ -87,6 +87,8 @@ class Corpus:
     """(tokens,) label index of each token."""
     allowed: Tensor | None = None
     """(tokens, labels) bool: the labels a token may have, if some labels are unknown."""
+    weights: Tensor | None = None
+    """(sequences,) the weight of each sequence in the loss, on the device; None if all are 1."""
 
     @property
     def tokens(self) -> int:
@@ -106,7 +108,7 @@ def build_corpus(
 ) -> Corpus:
     """Number the unique words, and convert each of them to integers once."""
     ids: dict[str, int] = {}
-    word_id = np.fromiter((ids.setdefault(w, len(ids)) for w in words), np.int64, len(words))
+    word_id = np.fromiter((ids.setdefault(word, len(ids)) for word in words), np.int64, len(words))
     rows = encoder.rows(list(ids))
     used_columns = [_count_columns(row.numpy()) for row in rows]
     first_token = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
@@ -117,8 +119,8 @@ def build_corpus(
 def _count_columns(table: Integers) -> Integers:
     """Return the number of columns of each row up to its last nonzero value, at least 1."""
     reversed_nonzero = (table != 0)[:, ::-1]
-    last = table.shape[1] - reversed_nonzero.argmax(axis=1)
-    return np.where(reversed_nonzero.any(axis=1), last, 1)
+    last_column = table.shape[1] - reversed_nonzero.argmax(axis=1)
+    return np.where(reversed_nonzero.any(axis=1), last_column, 1)
 
 
 def bucket_by_length(
@@ -177,76 +179,79 @@ class Epoch:
         for host, tensors in self._copy_batches(None):
             yield self._build_batch(host, tensors)
 
-    def padded(self, rows: int) -> "Iterator[Batch | PaddedBatch]":
-        """Yield the batches; batches of ``rows`` sequences are padded to one of a few shapes."""
-        for host, tensors in self._copy_batches(rows):
+    def padded(self, n_rows: int) -> "Iterator[Batch | PaddedBatch]":
+        """Yield the batches; batches of ``n_rows`` sequences are padded to one of a few shapes."""
+        for host, tensors in self._copy_batches(n_rows):
             if host.shape is None:
                 yield self._build_batch(host, tensors)
             else:
                 yield PaddedBatch(tensors[0], host.shape)
 
-    def _copy_batches(self, rows: int | None) -> "Iterator[tuple[_HostBatch, list[Tensor]]]":
+    def _copy_batches(self, n_rows: int | None) -> "Iterator[tuple[_HostBatch, list[Tensor]]]":
         for begin in range(0, len(self.groups), _BATCHES_PER_COPY):
             groups = self.groups[begin : begin + _BATCHES_PER_COPY]
-            batches = [self._build_host_batch(group, rows) for group in groups]
+            batches = [self._build_host_batch(group, n_rows) for group in groups]
             tensors = iter(self._to_device([array for host in batches for array in host.arrays]))
             for host in batches:
                 yield host, [next(tensors) for _ in host.arrays]
 
     def _to_device(self, arrays: list[Integers]) -> list[Tensor]:
         """Copy integer arrays to the device in a single transfer."""
-        joined, sizes = _join(arrays)
-        tensor = torch.from_numpy(joined)
+        joined_array, sizes = _join(arrays)
+        tensor = torch.from_numpy(joined_array)
         if self.corpus.device.type == "cuda":
             tensor = tensor.pin_memory().to(self.corpus.device, non_blocking=True)
         return _split(tensor, sizes)
 
-    def _build_host_batch(self, sequences: Integers, padded_rows: int | None) -> "_HostBatch":
+    def _build_host_batch(self, sequences: Integers, n_padded_rows: int | None) -> "_HostBatch":
         corpus = self.corpus
         order = np.argsort(-corpus.lengths[sequences], kind="stable")
         sequences = sequences[order]
         lengths = corpus.lengths[sequences]
-        shape = self._choose_shape(lengths, padded_rows)
-        width = int(lengths[0]) if shape is None else shape.steps
-        steps = np.arange(int(lengths[0]))[:, None]
-        inside = steps < lengths  # (T, B); read row by row, it is the packed order of tokens
-        token = (corpus.first_token[sequences] + steps)[inside]
-        row = np.broadcast_to(np.arange(len(lengths)), inside.shape)[inside]
-        cell = row * width + np.broadcast_to(steps, inside.shape)[inside]
+        shape = self._choose_shape(lengths, n_padded_rows)
+        n_steps = int(lengths[0]) if shape is None else shape.n_steps
+        step_index = np.arange(int(lengths[0]))[:, None]
+        # (T, B); read row by row, it is the packed order of tokens
+        is_inside = step_index < lengths
+        token = (corpus.first_token[sequences] + step_index)[is_inside]
+        row_of_token = np.broadcast_to(np.arange(len(lengths)), is_inside.shape)[is_inside]
+        cell = row_of_token * n_steps + np.broadcast_to(step_index, is_inside.shape)[is_inside]
         unique, word = self._find_unique(corpus.word_id[token])
-        sizes = inside.sum(axis=1)
+        sizes = is_inside.sum(axis=1)
         packing = np.concatenate([np.cumsum(sizes) - sizes, lengths])
-        arrays = [word, cell, row, unique, lengths, packing]
+        arrays = [word, cell, row_of_token, unique, lengths, packing]
         if corpus.allowed is not None:
             arrays.append(token)
         elif corpus.tags is not None:
-            tags = np.zeros(len(lengths) * width, np.int64)
+            tags = np.zeros(len(lengths) * n_steps, np.int64)
             tags[cell] = corpus.tags[token]
             arrays.append(tags)
         if shape is not None:
-            arrays = [shape.pad(arrays)]
-        columns = [int(used[unique].max()) for used in corpus.used_columns]
+            arrays = [shape.pad_and_join(arrays)]
+        columns = [int(column_counts[unique].max()) for column_counts in corpus.used_columns]
         return _HostBatch(sequences, arrays, sizes, columns, shape)
 
-    def _choose_shape(self, lengths: Integers, rows: int | None) -> "PaddedShape | None":
+    def _choose_shape(self, lengths: Integers, n_rows: int | None) -> "PaddedShape | None":
         """Return the shape that a batch is padded to, or None if it stays packed."""
-        steps = -(-int(lengths[0]) // _STEP_MULTIPLE) * _STEP_MULTIPLE
+        n_steps = -(-int(lengths[0]) // _STEP_MULTIPLE) * _STEP_MULTIPLE
         is_labelled = self.corpus.tags is not None and self.corpus.allowed is None
-        if len(lengths) == rows and is_labelled and rows * steps <= _MAX_PADDED_TOKENS:
-            return PaddedShape(rows, steps)
+        if len(lengths) == n_rows and is_labelled and n_rows * n_steps <= _MAX_PADDED_TOKENS:
+            return PaddedShape(n_rows, n_steps)
         return None
 
     def _build_batch(self, host: "_HostBatch", tensors: list[Tensor]) -> Batch:
         corpus = self.corpus
-        word, cell, row, unique, lengths, packing, *labels = tensors
+        word, cell, row, unique, lengths, packing, *label_tensors = tensors
         rows = corpus.rows_of(unique, host.columns)
         tags = None
         if corpus.allowed is not None:
             shape = (len(lengths), len(host.sizes), corpus.allowed.shape[1])
             tags = torch.ones(shape, dtype=torch.bool, device=corpus.device).view(-1, shape[2])
-            tags = tags.index_copy_(0, cell, corpus.allowed.index_select(0, labels[0])).view(shape)
+            tags = tags.index_copy_(0, cell, corpus.allowed.index_select(0, label_tensors[0])).view(
+                shape
+            )
         elif corpus.tags is not None:
-            tags = labels[0].view(len(lengths), -1)
+            tags = label_tensors[0].view(len(lengths), -1)
         sizes = torch.from_numpy(host.sizes)
         return Batch(
             rows, word, cell, row, sizes, lengths, packing, tags, len(word), host.sequences
@@ -256,34 +261,35 @@ class Epoch:
 class PaddedShape(NamedTuple):
     """The shape of a padded batch, which determines all sizes computed from it."""
 
-    rows: int
-    steps: int
+    n_rows: int
+    n_steps: int
     """Steps of each sequence, padding included."""
 
-    def pad(self, arrays: list[Integers]) -> Integers:
-        """Join the arrays of a batch into one array. Its layout depends only on this shape.
+    def pad_and_join(self, arrays: list[Integers]) -> Integers:
+        """Join the arrays of a batch into one array.
 
-        Padding tokens get the unused cells of the grid, so that each cell has one token. The result
-        of ``index_copy_`` would be undefined if a cell had two tokens.
+        Its layout depends only on this `PaddedShape`. Padding tokens get the unused cells of the
+        grid, so that each cell has one token. The result of ``index_copy_`` would be undefined if a
+        cell had two tokens.
         """
         word, cell, row, unique, lengths, packing, tags = arrays
-        is_free = np.ones(self.rows * self.steps, np.bool_)
-        is_free[cell] = False
-        cells = np.concatenate([cell, np.flatnonzero(is_free)])
-        steps = len(packing) - len(lengths)
-        padding = np.zeros(self.steps - steps, np.int64)
-        packing = np.concatenate([packing[:steps], padding, lengths])
+        is_unused = np.ones(self.n_rows * self.n_steps, np.bool_)
+        is_unused[cell] = False
+        cells = np.concatenate([cell, np.flatnonzero(is_unused)])
+        n_steps = len(packing) - len(lengths)
+        padding = np.zeros(self.n_steps - n_steps, np.int64)
+        packing = np.concatenate([packing[:n_steps], padding, lengths])
         contents = [word, cells, row, unique, lengths, packing, tags, np.array([len(word)])]
-        padded = [np.zeros(size, np.int64) for size in self.sizes]
-        for target, array in zip(padded, contents, strict=True):
+        padded_arrays = [np.zeros(size, np.int64) for size in self.sizes]
+        for target, array in zip(padded_arrays, contents, strict=True):
             target[: len(array)] = array
-        return _join(padded)[0]
+        return _join(padded_arrays)[0]
 
     @property
     def sizes(self) -> list[int]:
         """Sizes of word, cell, row, unique, lengths, packing, tags, and the number of tokens."""
-        area = self.rows * self.steps
-        return [area, area, area, area, self.rows, self.steps + self.rows, area, 1]
+        area = self.n_rows * self.n_steps
+        return [area, area, area, area, self.n_rows, self.n_steps + self.n_rows, area, 1]
 
 
 class PaddedBatch(NamedTuple):
@@ -294,32 +300,37 @@ class PaddedBatch(NamedTuple):
 
     def batch(self, corpus: Corpus) -> Batch:
         """Return the batch as views of ``integers``, with the rows of its words."""
-        word, cell, row, unique, lengths, packing, tags, count = _split(
+        word, cell, row, unique, lengths, packing, tags, token_count = _split(
             self.integers, self.shape.sizes
         )
         rows = corpus.rows_of(unique, [table.shape[1] for table in corpus.rows])
         # The host does not know the values of sizes: the Triton engine reads packing instead.
-        sizes = torch.zeros(self.shape.steps, dtype=torch.int64)
+        sizes = torch.zeros(self.shape.n_steps, dtype=torch.int64)
         sequences = np.empty(0, np.int64)
         grid = tags.view(self.shape)
-        return Batch(rows, word, cell, row, sizes, lengths, packing, grid, count[0], sequences)
+        return Batch(
+            rows, word, cell, row, sizes, lengths, packing, grid, token_count[0], sequences
+        )
 
 
 def _join(arrays: list[Integers]) -> tuple[Integers, list[int]]:
     """Return the joined arrays, and their sizes. Each array starts at a multiple of 16 bytes."""
     sizes = [len(array) for array in arrays]
-    joined = np.zeros(sum(size + size % 2 for size in sizes), np.int64)
+    joined_array = np.zeros(sum(size + size % 2 for size in sizes), np.int64)
     begin = 0
     for array, size in zip(arrays, sizes, strict=True):
-        joined[begin : begin + size] = array
+        joined_array[begin : begin + size] = array
         begin += size + size % 2
-    return joined, sizes
+    return joined_array, sizes
 
 
-def _split(joined: Tensor, sizes: list[int]) -> list[Tensor]:
+def _split(joined_tensor: Tensor, sizes: list[int]) -> list[Tensor]:
     """Return views of the arrays that `_join` joined."""
-    parts = torch.split(joined, [size + size % 2 for size in sizes])
-    return [part[:size] if size % 2 else part for part, size in zip(parts, sizes, strict=True)]
+    padded_arrays = torch.split(joined_tensor, [size + size % 2 for size in sizes])
+    return [
+        padded_array[:size] if size % 2 else padded_array
+        for padded_array, size in zip(padded_arrays, sizes, strict=True)
+    ]
 
 
 class _HostBatch(NamedTuple):

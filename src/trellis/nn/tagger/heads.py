@@ -19,9 +19,11 @@ class Softmax(nn.Module):
         super().__init__()
         self.num_tags = num_tags
 
-    def forward(self, emissions: Tensor, tags: Tensor, *, lengths: Tensor) -> Tensor:
-        """Return Σ log p(tags | emissions), a scalar."""
-        return _log_likelihood(emissions, tags, lengths)
+    def forward(
+        self, emissions: Tensor, tags: Tensor, *, lengths: Tensor, reduction: str = "sum"
+    ) -> Tensor:
+        """Return Σ log p(tags | emissions), a scalar, or with "none" log p of each row, (B,)."""
+        return _log_likelihood(emissions, tags, lengths, reduction)
 
     def scores(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return scores of transitions, starts and ends, all 0."""
@@ -38,22 +40,30 @@ class MEMM(nn.Module):
         self.start_transitions = nn.Parameter(torch.empty(num_tags).uniform_(-0.1, 0.1))
         self.transitions = nn.Parameter(torch.empty(num_tags, num_tags).uniform_(-0.1, 0.1))
 
-    def forward(self, emissions: Tensor, tags: Tensor, *, lengths: Tensor) -> Tensor:
-        """Return Σ log p(tags | emissions), a scalar."""
+    def forward(
+        self, emissions: Tensor, tags: Tensor, *, lengths: Tensor, reduction: str = "sum"
+    ) -> Tensor:
+        """Return Σ log p(tags | emissions), a scalar, or with "none" log p of each row, (B,)."""
         first = self.start_transitions.expand(len(tags), 1, -1)
         later = functional.embedding(tags[:, :-1], self.transitions)
-        return _log_likelihood(emissions + torch.cat([first, later], dim=1), tags, lengths)
+        scores = emissions + torch.cat([first, later], dim=1)
+        return _log_likelihood(scores, tags, lengths, reduction)
 
     def scores(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return scores of transitions, starts and ends, before the softmax of each step."""
         return self.transitions, self.start_transitions, torch.zeros(self.num_tags)
 
 
-def _log_likelihood(scores: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
-    """Sum log softmax(scores) at the tags. Bool tags (B, T, L) are sets of allowed labels."""
-    inside = torch.arange(tags.shape[1], device=tags.device) < lengths[:, None]
+def _log_likelihood(scores: Tensor, tags: Tensor, lengths: Tensor, reduction: str) -> Tensor:
+    """Return Σₜ log p(tagₜ) of each row, (B,), or of all rows with "sum".
+
+    Bool tags (B, T, L) are sets of allowed labels: p is then the sum over the set.
+    """
+    is_inside = torch.arange(tags.shape[1], device=tags.device) < lengths[:, None]
     if tags.dtype == torch.bool:
         allowed = scores.masked_fill(~tags, -torch.inf).logsumexp(dim=2)
-        return (allowed - scores.logsumexp(dim=2)).where(inside, 0.0).sum()
-    log_p = scores.float().log_softmax(dim=2).gather(2, tags[:, :, None])[:, :, 0]
-    return log_p.where(inside, 0.0).sum()
+        log_p = allowed - scores.logsumexp(dim=2)
+    else:
+        log_p = scores.float().log_softmax(dim=2).gather(2, tags[:, :, None])[:, :, 0]
+    log_p = log_p.where(is_inside, 0.0)
+    return log_p.sum() if reduction == "sum" else log_p.sum(dim=1)

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from trellis.checks import as_integer
+from trellis.checks import integer_in_range
 from trellis.errors import InputError
 from trellis.formats.native import Tensors, expect, finite
 from trellis.formats.parts import Parts, read_strings, store_strings
@@ -23,6 +23,7 @@ from trellis.nn.lstm.bidirectional import bidirectional, runs_on_gpu
 from trellis.nn.tagger.data import Batch
 from trellis.nn.tagger.heads import MEMM, Softmax
 from trellis.nn.words.base import ConcatWords, WordEncoder
+from trellis.nn.words.charagram import Charagram
 from trellis.nn.words.chars import CharCNN, CharRNN
 from trellis.nn.words.tables import NGramEmbedding, WordEmbedding, as_vectors
 
@@ -40,8 +41,9 @@ __all__ = [
     "read_network",
 ]
 
-WORDS = ("embedding", "cnn", "rnn", "ngrams")
+WORDS = ("embedding", "cnn", "rnn", "ngrams", "charagram")
 HEADS = ("crf", "softmax", "memm")
+_MAX_TABLE_DIM = 2**31 - 1
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -90,8 +92,8 @@ class ConvEncoder(nn.Module):
         for convolution in self.convolutions:
             # Each layer has a new grid: positions after the end of a sequence must be 0.
             grid = h.new_zeros(shape[0] * shape[1], self.dim).index_copy_(0, cell, self.dropout(h))
-            out = convolution(grid.view(*shape, self.dim).transpose(1, 2)).transpose(1, 2)
-            h = out.reshape(-1, self.dim).index_select(0, cell).relu() + h
+            convolved = convolution(grid.view(*shape, self.dim).transpose(1, 2)).transpose(1, 2)
+            h = convolved.reshape(-1, self.dim).index_select(0, cell).relu() + h
         return h
 
 
@@ -145,19 +147,27 @@ class Network(nn.Module):
         shape = (len(batch.lengths), len(batch.sizes))
         x = self.words(*batch.rows).index_select(0, batch.word)
         h = self.encoder(self._apply_dropout(x, batch), batch)
-        e = self.output(self._apply_dropout(h, batch))
-        e = e.float()
-        grid = e.new_zeros(shape[0] * shape[1], e.shape[1]).index_copy_(0, batch.cell, e)
-        return grid.view(*shape, e.shape[1])
+        emissions = self.output(self._apply_dropout(h, batch))
+        emissions = emissions.float()
+        grid = emissions.new_zeros(shape[0] * shape[1], emissions.shape[1]).index_copy_(
+            0, batch.cell, emissions
+        )
+        return grid.view(*shape, emissions.shape[1])
 
-    def log_likelihood(self, batch: Batch) -> Tensor:
-        """Return Σ log p(tags | words) over the sequences of a batch."""
+    def log_likelihood(self, batch: Batch, weights: Tensor | None = None) -> Tensor:
+        """Return Σ weight · log p(tags | words) over the sequences of a batch.
+
+        ``weights`` (B,) are 1 if they are None. Only built-in heads support them.
+        """
         emissions = self(batch)
-        if self.has_builtin_head:
-            log_p: Tensor = self.head(emissions, batch.tags, lengths=batch.lengths)
-        else:
+        if not self.has_builtin_head:
             steps = torch.arange(emissions.shape[1], device=emissions.device)
-            log_p = self.head(emissions, batch.tags, mask=steps < batch.lengths[:, None])
+            log_p: Tensor = self.head(emissions, batch.tags, mask=steps < batch.lengths[:, None])
+        elif weights is None:
+            log_p = self.head(emissions, batch.tags, lengths=batch.lengths)
+        else:
+            rows = self.head(emissions, batch.tags, lengths=batch.lengths, reduction="none")
+            log_p = (rows * weights).sum()
         return log_p
 
     def _apply_dropout(self, x: Tensor, batch: Batch) -> Tensor:
@@ -179,7 +189,9 @@ def count_weights(network: nn.Module) -> dict[str, int]:
 def copy_weights(network: nn.Module, prefix: str = "network.") -> Arrays:
     """Return copies of all weights as NumPy arrays. Later training steps do not change them."""
     state = network.state_dict()
-    return {prefix + name: np.array(t.detach().cpu().numpy()) for name, t in state.items()}
+    return {
+        prefix + name: np.array(tensor.detach().cpu().numpy()) for name, tensor in state.items()
+    }
 
 
 def load_weights(network: nn.Module, arrays: Arrays, prefix: str = "network.") -> None:
@@ -221,11 +233,21 @@ def build_word_encoder(
                 )
             )
         elif name == "cnn":
-            encoders.append(CharCNN(settings.char_dim, settings.char_widths, settings.char_hidden))
+            encoders.append(
+                CharCNN(
+                    settings.char_dim,
+                    settings.char_widths,
+                    settings.char_hidden,
+                    highway=settings.char_highway,
+                )
+            )
         elif name == "rnn":
-            encoders.append(CharRNN(settings.char_dim, max(1, settings.char_hidden // 2)))
-        else:
+            hidden = max(1, settings.char_hidden // 2)
+            encoders.append(CharRNN(settings.char_dim, hidden, cell=settings.char_cell))
+        elif name == "ngrams":
             encoders.append(NGramEmbedding(settings.word_dim, sparse=sparse))
+        else:
+            encoders.append(Charagram(settings.word_dim, sparse=sparse))
     return ConcatWords(*encoders)
 
 
@@ -242,15 +264,19 @@ def _build_head(head: str | Callable[[int], nn.Module], labels: list[Any], const
     if callable(head):
         return head(len(labels))
     if head == "crf":
-        forbidden: Any = constraints
+        forbidden_pairs: Any = constraints
         if constraints is not None and not isinstance(constraints, str):
-            limits = constraints_for(constraints, labels)
-            forbidden = [] if limits is None else np.argwhere(limits.forbidden).tolist()
+            label_constraints = constraints_for(constraints, labels)
+            forbidden_pairs = (
+                []
+                if label_constraints is None
+                else np.argwhere(label_constraints.forbidden).tolist()
+            )
         return CRF(
             len(labels),
             batch_first=True,
             labels=[str(label) for label in labels],
-            constraints=forbidden,
+            constraints=forbidden_pairs,
             validate=False,  # the corpus is validated once, before training
         )
     return {"softmax": Softmax, "memm": MEMM}[head](len(labels))
@@ -262,11 +288,13 @@ def _build_head(head: str | Callable[[int], nn.Module], labels: list[Any], const
 def network_parts(network: Network) -> Parts:
     """Return the weights and vocabularies of a network, as metadata and tensors of a file."""
     tensors = copy_weights(network)
-    tables = [m.dim for m in network.words.modules() if isinstance(m, WordEmbedding)]
+    table_dims = [
+        module.dim for module in network.words.modules() if isinstance(module, WordEmbedding)
+    ]
     vocabularies = network.words.vocabularies()
     for n, strings in enumerate(vocabularies):
         store_strings(tensors, f"words.{n}", strings)
-    meta = {"table_dim": tables[0] if tables else None, "vocabularies": len(vocabularies)}
+    meta = {"table_dim": table_dims[0] if table_dims else None, "vocabularies": len(vocabularies)}
     return meta, tensors
 
 
@@ -276,13 +304,17 @@ def read_network(
     """Return the network that `network_parts` stored, in evaluation mode on the CPU.
 
     The network is first built without memory, on the device "meta", and each tensor of the file is
-    compared with it. So memory is allocated only for
-    sizes that the tensors of the file really have.
+    compared with it. So memory is allocated only for sizes that the tensors of the file really
+    have. The number of layers is compared with the number of tensors before that, because each
+    layer takes time even without memory.
     """
-    table_dim = None if meta["table_dim"] is None else as_integer(meta["table_dim"], "table_dim")
+    _check_counts(settings, meta, len(tensors))
+    table_dim = None
+    if meta["table_dim"] is not None:
+        table_dim = integer_in_range(meta["table_dim"], 1, _MAX_TABLE_DIM, "table_dim")
     vocabularies = [
-        read_strings(tensors, f"words.{n}", distinct=False)
-        for n in range(as_integer(meta["vocabularies"], "vocabularies"))
+        read_strings(tensors, f"words.{tensor_name}", distinct=False)
+        for tensor_name in range(meta["vocabularies"])
     ]
 
     def build() -> Network:
@@ -292,9 +324,13 @@ def read_network(
 
     try:
         with torch.device("meta"):
-            shapes = {n: tuple(t.shape) for n, t in build().state_dict().items()}
-    except (RuntimeError, OverflowError) as error:  # the sizes of the file are too large
-        raise InputError(f"PyTorch cannot build a network of these sizes: {error}") from None
+            shapes = {
+                tensor_name: tuple(tensor.shape)
+                for tensor_name, tensor in build().state_dict().items()
+            }
+    except (RuntimeError, OverflowError, TypeError) as error:  # the sizes are too large
+        first_line = str(error).partition("\n")[0]
+        raise InputError(f"PyTorch cannot build a network of these sizes: {first_line}") from None
     for name, shape in shapes.items():
         expect(tensors, f"network.{name}", np.float32, shape)
         finite(tensors, f"network.{name}")
@@ -303,3 +339,16 @@ def read_network(
         network = build()
     load_weights(network, tensors)
     return network.eval()
+
+
+def _check_counts(settings: Any, meta: dict[str, Any], n_tensors: int) -> None:
+    """Raise InputError if a network has more parts than its file has tensors."""
+    counts = {
+        "layers": settings.layers,
+        "words": len(settings.words),
+        "char_widths": len(settings.char_widths),
+        "vocabularies": integer_in_range(meta["vocabularies"], 0, np.inf, "vocabularies"),
+    }
+    for name, count in counts.items():
+        if count > n_tensors:
+            raise InputError(f"{name}: a network with {count} needs more than {n_tensors} tensors")

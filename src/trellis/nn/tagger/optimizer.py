@@ -34,7 +34,8 @@ OPTIMIZERS = ("adamw", "sgd")
 SCHEDULES = ("constant", "linear", "cosine")
 
 _MOMENTUM = 0.9
-_STATE_KEYS = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")
+_ADAM_KEYS = ("step", "exp_avg", "exp_avg_sq")
+_SGD_KEYS = ("momentum_buffer",)
 
 
 class LazyRows(torch.optim.Optimizer):
@@ -58,24 +59,37 @@ class LazyRows(torch.optim.Optimizer):
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Update the rows of each table."""
         for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    self._update_rows(p, p.grad, group)
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    self._update_rows(parameter, parameter.grad, group)
 
-    def _update_rows(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
-        state = self.state[p]
+    def _update_rows(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[parameter]
         if not state:
             state["step"] = torch.zeros(())
-            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(p), torch.zeros_like(p)
+            state["exp_avg"], state["exp_avg_sq"] = (
+                torch.zeros_like(parameter),
+                torch.zeros_like(parameter),
+            )
         state["step"] += 1
-        count = int(state["step"])
-        w, m, v = (x.detach().numpy() for x in (p, state["exp_avg"], state["exp_avg_sq"]))
+        step_count = int(state["step"])
+        w, m, v = (
+            tensor.detach().numpy() for tensor in (parameter, state["exp_avg"], state["exp_avg_sq"])
+        )
         beta1, beta2 = group["betas"]
         # The gradient may have a row twice: the core adds such rows, so coalescing is not needed.
-        rows, g = grad._indices()[0].numpy(), grad._values().contiguous().numpy()
+        rows, row_gradients = (
+            gradient._indices()[0].numpy(),
+            gradient._values().contiguous().numpy(),
+        )
         decay = 1 - group["lr"] * group["weight_decay"]
-        step_size, scale = group["lr"] / (1 - beta1**count), (1 - beta2**count) ** -0.5
-        _core.adam_rows(w, m, v, rows, g, beta1, beta2, decay, step_size, scale, group["eps"])
+        step_size, moment_scale = (
+            group["lr"] / (1 - beta1**step_count),
+            (1 - beta2**step_count) ** -0.5,
+        )
+        _core.adam_rows(
+            w, m, v, rows, row_gradients, beta1, beta2, decay, step_size, moment_scale, group["eps"]
+        )
 
 
 @torch.no_grad()
@@ -84,8 +98,8 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> None:
 
     On a GPU the factor is computed and applied on the device, so the host never waits for the norm.
     """
-    grads = [p.grad for p in parameters if p.grad is not None]
-    values = [g._values() if g.is_sparse else g for g in grads]
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    values = [gradient._values() if gradient.is_sparse else gradient for gradient in gradients]
     norm = torch.stack(torch._foreach_norm(values)).norm()
     # 1e-6 is the constant of torch.nn.utils.clip_grad_norm_
     if norm.is_cuda or float(norm) + 1e-6 > max_norm:
@@ -94,23 +108,27 @@ def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> None:
 
 def build_optimizers(network: nn.Module, parameters: list[Tensor], settings: Any) -> list[Any]:
     """Return an optimiser of the dense parameters, and another one if there are sparse tables."""
-    sparse = {
-        id(m.weight)
-        for m in network.modules()
-        if isinstance(m, nn.Embedding | nn.EmbeddingBag) and m.sparse
+    sparse_ids = {
+        id(module.weight)
+        for module in network.modules()
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse
     }
-    dense = [p for p in parameters if id(p) not in sparse]
-    tables = [p for p in parameters if id(p) in sparse]
+    dense_parameters = [parameter for parameter in parameters if id(parameter) not in sparse_ids]
+    tables = [parameter for parameter in parameters if id(parameter) in sparse_ids]
     options = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
     if settings.optimizer == "sgd":
         optimizers: list[Any] = []
-        optimizers.append(torch.optim.SGD(dense, momentum=_MOMENTUM, foreach=True, **options))
+        optimizers.append(
+            torch.optim.SGD(dense_parameters, momentum=_MOMENTUM, foreach=True, **options)
+        )
         if tables:
             # Tables have no momentum: it would change rows long after their last gradient.
             optimizers.append(torch.optim.SGD(tables, lr=settings.learning_rate))
         return optimizers
     optimizers = [
-        torch.optim.AdamW(dense, fused=True, **_add_graph_options(dense[0].device, options))
+        torch.optim.AdamW(
+            dense_parameters, fused=True, **_add_graph_options(dense_parameters[0].device, options)
+        )
     ]
     return optimizers + ([LazyRows(tables, **options)] if tables else [])
 
@@ -143,10 +161,10 @@ def rate_factor(schedule: str, epochs: float, total: int) -> float:
     """
     if schedule == "constant":
         return 1.0
-    warmup = min(1.0, 0.1 * total)
-    if epochs < warmup:
-        return epochs / warmup
-    fraction_done = min(1.0, (epochs - warmup) / (total - warmup))
+    warmup_epochs = min(1.0, 0.1 * total)
+    if epochs < warmup_epochs:
+        return epochs / warmup_epochs
+    fraction_done = min(1.0, (epochs - warmup_epochs) / (total - warmup_epochs))
     return (
         1.0 - fraction_done
         if schedule == "linear"
@@ -159,9 +177,9 @@ def state_arrays(
 ) -> dict[str, NDArray[Any]]:
     """Return copies of the state of all optimisers, by "key.parameter"."""
     arrays = {}
-    for name, p in parameters.items():
+    for name, parameter in parameters.items():
         for optimizer in optimizers:
-            for key, value in optimizer.state.get(p, {}).items():
+            for key, value in optimizer.state.get(parameter, {}).items():
                 if value is not None:
                     arrays[f"{key}.{name}"] = np.array(torch.as_tensor(value).cpu().numpy())
     return arrays
@@ -173,27 +191,33 @@ def restore_state(
     arrays: Mapping[str, NDArray[Any]],
 ) -> None:
     """Set the state that `state_arrays` returned."""
-    names = {id(p): name for name, p in parameters.items()}
+    names = {id(parameter): name for name, parameter in parameters.items()}
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            for p in group["params"]:
-                is_fused = bool(group.get("fused"))
-                optimizer.state[p] = _read_state(arrays, names[id(p)], p, is_fused)
+            for parameter in group["params"]:
+                state = _read_state(arrays, names[id(parameter)], parameter, group)
+                optimizer.state[parameter] = state
 
 
 def _read_state(
-    arrays: Mapping[str, NDArray[Any]], name: str, p: Tensor, is_fused: bool
+    arrays: Mapping[str, NDArray[Any]], name: str, parameter: Tensor, group: dict[str, Any]
 ) -> dict[str, Any]:
-    state = {}
-    for key in _STATE_KEYS:
+    """Return the state of one parameter; {} if it has not been updated yet."""
+    keys = _ADAM_KEYS if "betas" in group else _SGD_KEYS
+    state: dict[str, Any] = {}
+    for key in keys:
         array = arrays.get(f"{key}.{name}")
         if array is None:
             continue
-        if array.shape not in ((), tuple(p.shape)) or not np.isfinite(array).all():
-            raise InputError(
-                f"tensor '{key}.{name}' must be finite numbers of shape () or {tuple(p.shape)}"
-            )
+        # The kernels of PyTorch and of the core write beyond the end of a smaller array.
+        shape = () if key == "step" else tuple(parameter.shape)
+        if array.shape != shape or array.dtype != np.float32 or not np.isfinite(array).all():
+            raise InputError(f"tensor '{key}.{name}' must be finite float32 of shape {shape}")
+        if key in ("step", "exp_avg_sq") and not (array >= 0).all():
+            raise InputError(f"tensor '{key}.{name}' must be at least 0")
         # PyTorch keeps the step count on the CPU, except for its fused kernels
-        device = p.device if key != "step" or is_fused else "cpu"
+        device = parameter.device if key != "step" or group.get("fused") else "cpu"
         state[key] = torch.from_numpy(np.array(array)).to(device)
+    if state and len(state) < len(keys):
+        raise InputError(f"the state of {name!r} needs the tensors {', '.join(keys)}")
     return state

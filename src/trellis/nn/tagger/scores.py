@@ -36,6 +36,7 @@ __all__ = [
     "decode_custom",
     "head_scores",
     "score_linear",
+    "tempered_scores",
 ]
 
 Metric: TypeAlias = Callable[[list[list[Any]], list[list[Any]]], float]
@@ -71,8 +72,8 @@ def build_linear(features: Any, head: Any, n_jobs: int | None) -> CRF | None:
         return model
     if isinstance(features, str) and features != "crf":
         raise InputError(f"features must be crf, a CRF or features of a CRF, not {features!r}")
-    chosen = None if isinstance(features, str) else features
-    return CRF(chosen, l2=_L2, max_iter=_MAX_ITER, n_jobs=n_jobs)
+    feature_setting = None if isinstance(features, str) else features
+    return CRF(feature_setting, l2=_L2, max_iter=_MAX_ITER, n_jobs=n_jobs)
 
 
 def check_linear(model: CRF) -> None:
@@ -85,7 +86,7 @@ def score_linear(model: CRF | None, X: list[Any]) -> LinearScores | None:
     """Return the scores of a fitted model for sequences; None without a model."""
     if model is None:
         return None
-    model._fitted()
+    model._check_fitted()
     scores: Any = model._compute_scores(X)
     return LinearScores(scores.unary, scores.transition)
 
@@ -113,36 +114,58 @@ def head_scores(network: Network) -> tuple[NDArray[np.float64], Any, Any]:
     if not hasattr(network.head, "scores"):
         raise InputError("a tagger whose head is a function can only predict labels")
     with torch.no_grad():
-        matrix, start, end = (x.double().cpu().numpy() for x in network.head.scores())
+        matrix, start, end = (scores.double().cpu().numpy() for scores in network.head.scores())
     return matrix, start, end
 
 
 def compute_scores(
-    network: Network, corpus: Corpus, linear: LinearScores | None, alpha: float
+    network: Network,
+    corpus: Corpus,
+    linear: LinearScores | None,
+    alpha: float,
+    temperature: float = 1.0,
 ) -> chain.Scores:
-    """Return the scores of the network plus ``alpha`` times those of the linear model."""
+    """Return the scores of the network plus ``alpha`` times those of the linear model.
+
+    All scores are divided by ``temperature``.
+    """
+    return tempered_scores(network, corpus, linear, alpha)(temperature)
+
+
+def tempered_scores(
+    network: Network, corpus: Corpus, linear: LinearScores | None, alpha: float
+) -> Callable[[float], chain.Scores]:
+    """Return a function of the temperature that returns scores; the network runs only once."""
     unary = _score_emissions(network, corpus)
     matrix, start, end = head_scores(network)
     if linear is not None:
-        unary = [e + alpha * u for e, u in zip(unary, linear.unary, strict=True)]
+        unary = [
+            emissions + alpha * linear_unary
+            for emissions, linear_unary in zip(unary, linear.unary, strict=True)
+        ]
         matrix = matrix + alpha * linear.transition
-    scores = chain.Scores(unary, matrix, start, end)
-    return by_step(scores) if isinstance(network.head, MEMM) else scores
+
+    def divide(temperature: float) -> chain.Scores:
+        if temperature == 1.0:
+            scores = chain.Scores(unary, matrix, start, end)
+        else:
+            parts = (matrix / temperature, start / temperature, end / temperature)
+            scores = chain.Scores([e / temperature for e in unary], *parts)
+        return by_step(scores) if isinstance(network.head, MEMM) else scores
+
+    return divide
 
 
 @torch.no_grad()
 def decode_custom(network: Network, corpus: Corpus) -> list[list[int]]:
-    """Return the label indices of each sequence, for a head that is a function.
-
-    The ``decode`` method of the head computes them.
-    """
+    """Return the label indices of each sequence, from the ``decode`` method of a custom head."""
     paths: list[list[int]] = [[] for _ in corpus.lengths]
     network.eval()
     for batch in Epoch(corpus, bucket_by_length(corpus.lengths, _BATCH_SIZE, None)):
         emissions = network(batch)
         steps = torch.arange(emissions.shape[1], device=emissions.device)
-        decoded = network.head.decode(emissions, mask=steps < batch.lengths[:, None])
-        for i, path in zip(batch.sequences, decoded, strict=True):
+        batch_paths = network.head.decode(emissions, mask=steps < batch.lengths[:, None])
+        for i, path in zip(batch.sequences, batch_paths, strict=True):
             paths[i] = path
     return paths
 
@@ -163,6 +186,10 @@ def choose_metric(scoring: str | None, labels: list[Any]) -> Metric:
     def score(true: list[list[Any]], predicted: list[list[Any]]) -> float:
         # Labels may be numbers, and the development set may have labels that are new.
         texts = ([[str(label) for label in labels] for labels in y] for y in (true, predicted))
-        return float(metric(*texts, **options))
+        try:
+            return float(metric(*texts, **options))
+        except InputError as error:
+            # The index of a sequence counts those of dev, not those of the training data.
+            raise InputError(f"dev: {error}") from None
 
     return score

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from os import PathLike
 from typing import Any, Self
 
@@ -9,12 +10,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trellis.checks import check_not_empty, number_at_least, sequences, unchanged_on_error
+from trellis.checks import (
+    check_not_empty,
+    integer_at_least,
+    number_at_least,
+    number_in_range,
+    sample_weights,
+    unchanged_on_error,
+)
 from trellis.errors import InputError
-from trellis.estimator import Estimator, check_fitted
+from trellis.estimator import Estimator, Predictions, check_fitted, names_arguments
 from trellis.formats.native import Tensors
 from trellis.formats.parts import (
     Parts,
+    compared_parameters,
     load_class,
     read_classes,
     read_parameters,
@@ -26,9 +35,16 @@ from trellis.inference import chain
 from trellis.models.chain.checkpoint import Checkpoint
 from trellis.models.chain.crf import CRF
 from trellis.models.chain.decoding import Decoding
-from trellis.models.chain.description import Description
-from trellis.models.chain.labels import Label, as_array, constraints_for, encode
+from trellis.models.chain.inspection import Explanations, explain_decisions
+from trellis.models.chain.labels import Label, as_array, constraints_for, encode_for_training
+from trellis.models.chain.monitoring import read_dev, warn_of_unseen_labels
+from trellis.models.chain.weights import check_label_count
+from trellis.models.description import Description
+from trellis.models.spans import SpanDecoding
+from trellis.native import isa
+from trellis.nn.tagger.calibration import MAX_TEMPERATURE, MIN_TEMPERATURE, fit_temperature
 from trellis.nn.tagger.data import Corpus, build_corpus, read_words
+from trellis.nn.tagger.inspection import split_scores
 from trellis.nn.tagger.network import (
     Network,
     build_network,
@@ -48,21 +64,31 @@ from trellis.nn.tagger.scores import (
     decode_custom,
     head_scores,
     score_linear,
+    tempered_scores,
 )
 from trellis.nn.tagger.settings import check_fit_arguments, check_settings, choose_device
-from trellis.nn.tagger.training import Progress, Trainer, TrainingRun, fingerprint_of
+from trellis.nn.tagger.training import (
+    Progress,
+    Trainer,
+    TrainingRun,
+    after_epoch,
+    fingerprint_of,
+)
+from trellis.optim.display import show_progress
+from trellis.sequences import label_lists
 
 __all__ = ["NeuralTagger"]
 
 # These parameters are not stored in a file: the weights replace vectors, device and n_jobs depend
 # on the machine that loads the file, and features may be a function.
-_NOT_STORED = ("vectors", "device", "n_jobs", "features")
+_NOT_STORED = ("vectors", "device", "n_jobs", "features", "verbose")
+_MAX_ALPHA = 1000.0  # training chooses a weight from ALPHAS, all of which are far smaller
 _LINEAR = "linear."  # prefix of the tensors of the linear part
 # These parameters may differ when training resumes: the saved weights do not depend on them.
 _NOT_COMPARED = {"device", "vectors"}
 
 
-class NeuralTagger(Decoding, Estimator):
+class NeuralTagger(SpanDecoding, Decoding, Estimator):
     """A neural sequence labeller: a CRF whose emission scores come from a network over the words.
 
     h = BiLSTM(v(word₁) … v(word_T)),  eₜ = W hₜ + b,  p(y | x) = exp(Σₜ eₜ(yₜ) + A(yₜ₋₁, yₜ)) / Z
@@ -82,13 +108,17 @@ class NeuralTagger(Decoding, Estimator):
     ----------
     words
         The encoders whose vectors are joined: "embedding" (a table of words), "cnn" and "rnn"
-        (over characters), "ngrams" (means of character n-grams). See `trellis.nn.words`.
+        (over characters), "ngrams" (means of character n-grams), "charagram" (sums of them through
+        tanh). See `trellis.nn.words`.
     vectors
         `Vectors`, or the path of a file with vectors, that initialise the table of words. Without
         them the table is random, with ``word_dim`` columns.
     char_dim, char_hidden, char_widths
         Width of the character vectors, width of the word vectors that are computed from them, and
         numbers of characters per filter of "cnn".
+    char_highway, char_cell
+        If ``char_highway`` is True, "cnn" ends with a highway layer. ``char_cell`` is the recurrent
+        cell of "rnn": "lstm" or "gru".
     lowercase
         If True, the table of words stores lower-case words only. Characters keep their case.
     column
@@ -130,10 +160,13 @@ class NeuralTagger(Decoding, Estimator):
     random_state
         Seed. The same seed gives the same bits on the CPU with the same number of threads. On a
         GPU, the order of some sums can change.
+    verbose
+        If True, the progress of fit is shown, as for `trellis.CRF`.
 
     """
 
     kind = "neural-tagger"
+    added_parameters = frozenset({"char_highway", "char_cell"})
 
     classes_: NDArray[Any]
     """(labels,)"""
@@ -142,11 +175,14 @@ class NeuralTagger(Decoding, Estimator):
     """The CRF of sparse features of a hybrid, or None."""
     alpha_: float
     """The weight α of the scores of ``linear_``."""
+    temperature_: float = 1.0
+    """The scores are divided by this number, which the development set calibrates; 1 without."""
     history_: list[Progress]
     """One entry per epoch."""
     columns_: int
     """Number of columns of a token; 1 for a ``str``."""
 
+    @names_arguments
     def __init__(
         self,
         *,
@@ -156,6 +192,8 @@ class NeuralTagger(Decoding, Estimator):
         char_dim: int = 25,
         char_hidden: int = 48,
         char_widths: tuple[int, ...] = (3,),
+        char_highway: bool = False,
+        char_cell: str = "lstm",
         lowercase: bool = False,
         column: int | str = 0,
         encoder: str = "lstm",
@@ -179,6 +217,7 @@ class NeuralTagger(Decoding, Estimator):
         precision: str | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
+        verbose: bool = False,
     ) -> None:
         self.words = words
         self.vectors = vectors
@@ -186,6 +225,8 @@ class NeuralTagger(Decoding, Estimator):
         self.char_dim = char_dim
         self.char_hidden = char_hidden
         self.char_widths = char_widths
+        self.char_highway = char_highway
+        self.char_cell = char_cell
         self.lowercase = lowercase
         self.column = column
         self.encoder = encoder
@@ -209,6 +250,7 @@ class NeuralTagger(Decoding, Estimator):
         self.precision = precision
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.verbose = verbose
 
     # ---- training
 
@@ -216,6 +258,7 @@ class NeuralTagger(Decoding, Estimator):
         self,
         X: Any,
         y: Any,
+        sample_weight: Any = None,
         *,
         dev: tuple[Any, Any] | None = None,
         callback: Callable[[Progress], object] | None = None,
@@ -224,25 +267,35 @@ class NeuralTagger(Decoding, Estimator):
         """Train on sequences X and their labels y.
 
         A label of ``None`` is unknown. A set of labels means that one of them is correct.
-        ``dev=(X, y)`` is scored after each epoch, and the weights with the best score are kept.
+        ``sample_weight`` is one number per sequence, by which its -log p is multiplied.
+        ``dev=(X, y)`` is scored after each epoch, and the weights with the best score are kept. At
+        the end it calibrates the probabilities: ``temperature_``.
         With ``patience=n``, training stops after n epochs in a row without a better score.
         ``callback`` is called with the `Progress` of each epoch; a truthy return value stops
         training. A ``checkpoint`` saves the state during training, and can resume it.
         """
         with unchanged_on_error(self):
-            self._fit(sequences(X), y, dev, callback, checkpoint)
+            X = self._sequences(X)
+            weights = sample_weights(sample_weight, len(X))
+            self._fit(X, label_lists(y), weights, dev, callback, checkpoint)
         return self
 
-    def _fit(self, X: Any, y: Any, dev: Any, callback: Any, checkpoint: Any) -> None:
+    def _fit(self, X: Any, y: Any, weights: Any, dev: Any, callback: Any, checkpoint: Any) -> None:
         check_settings(self)
-        check_fit_arguments(dev, callback, checkpoint)
+        self.corpus_layout_ = None  # that of an earlier fit does not describe these data
+        check_fit_arguments(callback, checkpoint)
+        dev = read_dev(dev, callable(self.features))
         device = choose_device(self.device)
         words, lengths = read_words(X, self.column)
         check_not_empty(lengths)
-        labels = self._encode_labels(y, lengths)
         self.linear_, self.alpha_ = build_linear(self.features, self.head, self.n_jobs), ALPHAS[0]
+        labels = self._encode_labels(y, lengths, weights is not None)
+        warn_of_unseen_labels(dev, labels.classes, stacklevel=4)
         if self.linear_ is not None:
-            self.linear_.fit(X, y)
+            if labels.allowed is not None and isinstance(self.constraints, str):
+                # Both parts of a hybrid must have the same labels, which the scheme completes.
+                self.linear_.set_params(constraints=self.constraints)
+            self.linear_.fit(X, y, weights)
             check_linear(self.linear_)
         seed = int(np.random.default_rng(self.random_state).integers(2**31))
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -256,20 +309,27 @@ class NeuralTagger(Decoding, Estimator):
             corpus.tags = labels.label.astype(np.int64)
             if labels.allowed is not None:
                 corpus.allowed = torch.from_numpy(labels.allowed).to(device)
+            if weights is not None:
+                corpus.weights = torch.from_numpy(weights).float().to(device)
             score = self._build_dev_score(dev)
             run = TrainingRun(Trainer(self.network_, corpus, self, seed), score)
             self._restore(run, checkpoint)
-            run.run(callback, checkpoint)
+            with show_progress("NeuralTagger", self.verbose) as draw:
+                run.run(partial(after_epoch, self.epochs, draw, callback), checkpoint)
             if score is not None and self.linear_ is not None:
                 self.alpha_ = max(ALPHAS, key=score)
-        self.history_ = run.progress
+            self.temperature_ = 1.0 if dev is None else self._fit_temperature(*dev)
+        self.history_, self.isa_ = run.progress, isa()
 
-    def _encode_labels(self, y: Any, lengths: NDArray[np.int64]) -> Any:
-        labels = encode(y, lengths)
-        if not labels.classes:
-            raise InputError("y has no known label: at least one is needed")
+    def _encode_labels(self, y: Any, lengths: NDArray[np.int64], has_weights: bool) -> Any:
+        rules = self.constraints
+        if self.linear_ is not None and not isinstance(rules, str):
+            rules = self.linear_.constraints
+        labels = encode_for_training(y, lengths, constraints=rules)
         if labels.allowed is not None and (callable(self.head) or self.head == "memm"):
             raise InputError(f"y has unknown labels, which head={self.head!r} does not support")
+        if has_weights and callable(self.head):
+            raise InputError("sample_weight must be None: a head that is a function ignores it")
         limits = constraints_for(self.constraints, labels.classes)
         if limits is not None:
             limits.check(labels, lengths)
@@ -278,16 +338,19 @@ class NeuralTagger(Decoding, Estimator):
     def _restore(self, run: TrainingRun, checkpoint: Checkpoint | None) -> None:
         if checkpoint is None:
             return
-        ignored = _NOT_COMPARED | ({"head"} if callable(self.head) else set())
-        params = self.get_params(deep=False).items()
-        settings = {"model": "NeuralTagger", **{k: v for k, v in params if k not in ignored}}
+        ignored_parameters = _NOT_COMPARED | ({"head"} if callable(self.head) else set())
+        params = compared_parameters(self).items()
+        settings = {
+            "model": "NeuralTagger",
+            **{name: value for name, value in params if name not in ignored_parameters},
+        }
         saved = checkpoint.restore(settings, fingerprint_of(run.trainer.corpus, self.network_))
         if saved is not None:
             with checkpoint.errors_name_file():
                 run.restore(saved.arrays, saved.since_best)
 
     def _build_dev_score(self, dev: Any) -> DevScore | None:
-        """Return a function that scores the development set for a weight α, or None without one."""
+        """Return a function that scores the development set for a weight α; None without a set."""
         if dev is None:
             return None
         pairs = [(x, list(labels)) for x, labels in zip(*dev, strict=True) if len(labels)]
@@ -296,41 +359,72 @@ class NeuralTagger(Decoding, Estimator):
         metric = choose_metric(self.scoring, self.classes_.tolist())
         return lambda alpha=ALPHAS[0]: metric(y, self._best_paths(corpus, linear, alpha))
 
+    def _fit_temperature(self, X: Any, y: Any) -> float:
+        """Return the temperature that calibrates the probabilities on a development set."""
+        if not self.network_.has_builtin_head:
+            return 1.0
+        pairs = [(x, labels) for x, labels in zip(X, y, strict=True) if len(labels)]
+        sequences_, index = [x for x, _ in pairs], {c: n for n, c in enumerate(self.classes_)}
+        numbers = [index.get(label, -1) for _, labels in pairs for label in labels]
+        corpus, linear = self._build_corpus(sequences_), score_linear(self.linear_, sequences_)
+        scores_at = tempered_scores(self.network_, corpus, linear, self.alpha_)
+        return fit_temperature(scores_at, np.array(numbers, np.int64), self.n_jobs)
+
     # ---- scores and labels
 
-    def predict(self, X: Any, known: Any = None) -> list[list[Label]]:
-        """argmax_y p(y | x) for each sequence; ``known`` is that of `trellis.CRF.predict`."""
-        self._fitted()
+    def predict(self, X: Any, known: Any = None, *, decode: str = "viterbi") -> list[list[Label]]:
+        """argmax_y p(y | x) for each sequence; the arguments are those of `trellis.CRF.predict`."""
+        self._check_fitted()
         if self.network_.has_builtin_head:
-            return super().predict(X, known)
+            return super().predict(X, known, decode=decode)
         if known is not None:
             raise InputError("known must be None: a head that is a function does not support it")
-        X = sequences(X)
-        paths: list[list[Label]] = [[] for _ in X]
-        nonempty = [i for i, x in enumerate(X) if len(x)]
-        if nonempty:
-            corpus = self._build_corpus([X[i] for i in nonempty])
-            for i, path in zip(nonempty, self._best_paths(corpus), strict=True):
+        if decode != "viterbi":
+            raise InputError(
+                f"decode must be viterbi, not {decode!r}: a head that is a function has only its "
+                "own decoder"
+            )
+        X = self._sequences(X)
+        paths: list[list[Label]] = Predictions([] for _ in X)
+        nonempty_indices = [i for i, x in enumerate(X) if len(x)]
+        if nonempty_indices:
+            corpus = self._build_corpus([X[i] for i in nonempty_indices])
+            for i, path in zip(nonempty_indices, self._best_paths(corpus), strict=True):
                 paths[i] = path
         return paths
 
     def transition_scores(self) -> NDArray[np.float64]:
         """A(y', y), shape (labels, labels); zeros for a softmax."""
-        self._fitted()
+        self._check_fitted()
         matrix = head_scores(self.network_)[0]
         if self.linear_ is None:
             return matrix
         return matrix + self.alpha_ * self.linear_.transition_scores()
 
+    def explain(self, x: Any) -> Explanations:
+        """Compare the chosen label with the runner-up, for each position of one sequence.
+
+        The result is that of `trellis.CRF.explain`. The network is one contribution; the features
+        of a hybrid, the transitions, the start and the end are others.
+        """
+        self._check_fitted()
+        x = self._sequences([x])[0]
+        if not len(x):
+            return Explanations([], [])
+        scores = self._compute_scores([x])
+        return explain_decisions(self, x, partial(split_scores, self, x, scores))
+
     def describe(self) -> Description:
         """Return facts about the fitted tagger: the sizes of its parts, and its training."""
-        self._fitted()
+        self._check_fitted()
         parts = count_weights(self.network_)
         if self.linear_ is not None:
             parts["features"] = len(self.linear_.coef_)
         last = self.history_[-1]
+        # Without features of a CRF, only the word is used.
+        only_word = self.linear_ is None and self.column == 0
         return Description(
-            columns=self.columns_,
+            columns=1 if only_word else self.columns_,
             settings={"head": str(self.head)},
             linear=self.linear_,
             weights=sum(parts.values()),
@@ -343,7 +437,7 @@ class NeuralTagger(Decoding, Estimator):
             tokens_per_second=last.tokens_per_second,
         )
 
-    def _fitted(self) -> None:
+    def _check_fitted(self) -> None:
         check_fitted(self, "network_")
 
     def _build_corpus(self, X: Any) -> Corpus:
@@ -352,7 +446,8 @@ class NeuralTagger(Decoding, Estimator):
 
     def _compute_scores(self, X: Any) -> chain.Scores:
         linear = score_linear(self.linear_, X)
-        return compute_scores(self.network_, self._build_corpus(X), linear, self.alpha_)
+        corpus = self._build_corpus(X)
+        return compute_scores(self.network_, corpus, linear, self.alpha_, self.temperature_)
 
     def _best_paths(
         self, corpus: Corpus, linear: LinearScores | None = None, alpha: float = 1.0
@@ -387,20 +482,21 @@ class NeuralTagger(Decoding, Estimator):
     @classmethod
     def load(cls, path: str | PathLike[str], *, device: Any = "cpu") -> Self:
         """Load a tagger from a ``.trellis`` file. Raise FormatError if it contains no tagger."""
-        target = choose_device(device)
+        torch_device = choose_device(device)
         tagger = load_class(cls, path)
-        tagger.network_.to(target)
+        tagger.network_.to(torch_device)
         return tagger
 
     def to_parts(self) -> Parts:
         """Return metadata and tensors of the network and, in a hybrid, of the linear part."""
-        self._fitted()
+        self._check_fitted()
         if callable(self.head):
             raise InputError("a tagger whose head is a function cannot be saved")
         meta, tensors = network_parts(self.network_)
         meta["parameters"] = stored_parameters(self, _NOT_STORED)
         meta["classes"] = stored_labels(self.classes_.tolist())
         meta["columns"] = self.columns_
+        meta["temperature"] = self.temperature_
         meta["history"] = [list(progress) for progress in self.history_]
         if self.linear_ is not None:
             meta["alpha"] = self.alpha_
@@ -413,16 +509,21 @@ class NeuralTagger(Decoding, Estimator):
         """Return the tagger with these parts, on the CPU."""
         parameters = read_parameters(cls, meta, _NOT_STORED)
         for name in ("words", "char_widths"):
-            parameters[name] = tuple(parameters[name])
+            if name in parameters:
+                parameters[name] = tuple(parameters[name])
         tagger = cls(**parameters)
         check_settings(tagger)
         tagger.classes_ = as_array(tuple(read_classes(meta)))
-        tagger.columns_ = int(meta["columns"])
-        tagger.history_ = [Progress(*entry) for entry in meta["history"]]
+        check_label_count(len(tagger.classes_), sum(array.size for array in tensors.values()))
+        tagger.columns_ = integer_at_least(meta["columns"], 0, "columns")
+        tagger.history_ = _read_history(meta["history"])
         tagger.linear_ = None
         if "linear" in meta:
             tagger.linear_, tagger.features = _read_linear(meta, tensors), "crf"
-        tagger.alpha_ = number_at_least(meta.get("alpha", ALPHAS[0]), 0.0, "alpha")
+        tagger.alpha_ = number_in_range(meta.get("alpha", ALPHAS[0]), 0.0, _MAX_ALPHA, "alpha")
+        tagger.temperature_ = number_in_range(
+            meta.get("temperature", 1.0), MIN_TEMPERATURE, MAX_TEMPERATURE, "temperature"
+        )
         tagger.network_ = read_network(tagger, tagger.classes_.tolist(), meta, tensors)
         return tagger
 
@@ -430,10 +531,29 @@ class NeuralTagger(Decoding, Estimator):
         self,
         features: Callable[[Any], Any] | None = None,
         edge_features: Callable[[Any], Any] | None = None,
+        joint: Any = None,
     ) -> None:
         """Set the functions that compute the features of the linear part of a hybrid."""
         if self.linear_ is not None:
             self.linear_.set_feature_functions(features, edge_features)
+
+
+def _read_history(entries: Any) -> list[Progress]:
+    """Return the progress of each epoch from a file; there is at least one epoch."""
+    if not isinstance(entries, list) or not entries:
+        raise InputError("history must be a list with one entry per epoch")
+    history = []
+    for entry in entries:
+        epoch, loss, score, *speeds = Progress(*entry)
+        history.append(
+            Progress(
+                integer_at_least(epoch, 1, "epoch"),
+                number_at_least(loss, -np.inf, "loss"),
+                None if score is None else number_at_least(score, 0.0, "dev_score"),
+                *(number_at_least(value, 0.0, "history") for value in speeds),
+            )
+        )
+    return history
 
 
 def _read_linear(meta: dict[str, Any], tensors: Tensors) -> CRF:

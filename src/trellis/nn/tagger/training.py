@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from trellis.checks import integer_in_range
 from trellis.errors import InputError, OptimizationError
 from trellis.models.chain.checkpoint import Checkpoint, fingerprint
 from trellis.nn.tagger.cuda_graph import StepGraphs
@@ -22,8 +23,9 @@ from trellis.nn.tagger.optimizer import (
     set_rate,
     state_arrays,
 )
+from trellis.optim.display import Draw
 
-__all__ = ["Progress", "Trainer", "TrainingRun", "fingerprint_of"]
+__all__ = ["Progress", "Trainer", "TrainingRun", "after_epoch", "fingerprint_of"]
 
 _log = logging.getLogger("trellis")
 
@@ -49,6 +51,17 @@ class Progress(NamedTuple):
     """Learning rate of the last step."""
 
 
+def after_epoch(
+    epochs: int, draw: Draw, callback: Callable[[Progress], object] | None, progress: Progress
+) -> bool:
+    """Show the progress, call the callback, and return whether training stops."""
+    text = f"epoch {progress.epoch} of {epochs}  loss {progress.loss:.4f}"
+    if progress.dev_score is not None:
+        text += f"  dev {100 * progress.dev_score:.2f}"
+    draw(progress.epoch / epochs, f"{text}  {progress.tokens_per_second:,.0f} tokens/s")
+    return callback is not None and bool(callback(progress))
+
+
 class Trainer:
     """Trains a network on a corpus, one epoch per call."""
 
@@ -72,7 +85,8 @@ class Trainer:
         # SGD is a Python number, which a graph would store as a constant.
         is_plain = self.precision is not torch.float16 and self.settings.optimizer == "adamw"
         is_on_gpu = self.corpus.device.type == "cuda" and self.corpus.allowed is None
-        return is_on_gpu and is_plain and self.network.fixed_sizes
+        is_unweighted = self.corpus.weights is None  # weights are found by the batch's sequences
+        return is_on_gpu and is_plain and is_unweighted and self.network.fixed_sizes
 
     def run_epoch(self, number: int) -> tuple[float, float]:
         """Train on all sequences once, and return the loss per token and the time in seconds."""
@@ -106,7 +120,8 @@ class Trainer:
         return loss, time.perf_counter() - started
 
     def _drop_gradients(self) -> None:
-        for p in self.parameters.values():  # Optimizer.zero_grad would be called for each optimiser
+        # one loop instead of one call of zero_grad per optimiser
+        for p in self.parameters.values():
             p.grad = None
 
     def _step(self, batch: Batch) -> None:
@@ -115,7 +130,7 @@ class Trainer:
         # The cache is off: a CUDA graph would reuse casts of old weights.
         cast = torch.autocast("cuda", dtype=dtype, cache_enabled=False) if dtype else nullcontext()
         with cast:
-            loss = -self.network.log_likelihood(batch)
+            loss = -self.network.log_likelihood(batch, self._get_weights(batch))
         self.scaler.scale(loss / batch.tokens).backward()  # type: ignore[no-untyped-call]
         if self.settings.clip:
             for optimizer in self.optimizers:
@@ -125,6 +140,11 @@ class Trainer:
             self.scaler.step(optimizer)
         self.scaler.update()
         self.total_loss += loss.detach()
+
+    def _get_weights(self, batch: Batch) -> torch.Tensor | None:
+        """Return the weights (B,) of the sequences of a batch, or None if all are 1."""
+        weights = self.corpus.weights
+        return None if weights is None else weights[torch.from_numpy(batch.sequences)]
 
     def _set_rate(self, epochs: float) -> None:
         factor = rate_factor(self.settings.schedule, epochs, self.settings.epochs)
@@ -167,11 +187,11 @@ class TrainingRun:
         """Train the network, and leave it with the best weights."""
         settings = self.trainer.settings
         patience = settings.patience or settings.epochs
-        for number in range(len(self.progress) + 1, settings.epochs + 1):
-            self._run_epoch(number)
+        for epoch_number in range(len(self.progress) + 1, settings.epochs + 1):
+            self._run_epoch(epoch_number)
             is_done = self.score is not None and self.since_best >= patience
             is_done = bool(callback and callback(self.progress[-1])) or is_done
-            if is_done or number == settings.epochs:
+            if is_done or epoch_number == settings.epochs:
                 break
             if checkpoint and checkpoint.after_iteration(self):
                 break
@@ -187,7 +207,9 @@ class TrainingRun:
         score = None if self.score is None else self.score()
         speed = self.trainer.corpus.tokens / seconds
         self.since_best += 1
-        if score is not None and score > max((s for _, s in self.dev_scores), default=-np.inf):
+        if score is not None and score > max(
+            (dev_score for _, dev_score in self.dev_scores), default=-np.inf
+        ):
             self.best = copy_weights(self.trainer.network)
             self.since_best = 0
         self.progress.append(Progress(number, loss, score, seconds, speed, self.trainer.rate))
@@ -213,8 +235,11 @@ class TrainingRun:
 
     def to_arrays(self) -> Arrays:
         """Return the full state. A training that resumes from it ends with the same bits."""
-        table = [[_NO_SCORE if v is None else v for v in p] for p in self.progress]
-        best = {name.replace("network.", "best.", 1): a for name, a in self.best.items()}
+        table = [
+            [_NO_SCORE if row_value is None else row_value for row_value in progress]
+            for progress in self.progress
+        ]
+        best = {name.replace("network.", "best.", 1): array for name, array in self.best.items()}
         arrays: Arrays = {"progress": np.array(table, np.float64)}
         arrays["seed"] = np.array(self.trainer.seed, np.int64)
         return arrays | best | self.trainer.to_arrays()
@@ -229,14 +254,16 @@ class TrainingRun:
             Progress(int(row[0]), row[1], None if row[2] == _NO_SCORE else row[2], *row[3:])
             for row in table.tolist()
         ]
-        self.trainer.seed = int(arrays["seed"])
-        self.trainer.restore(arrays)
+        self.trainer.seed = integer_in_range(int(arrays["seed"]), 0, 2**31 - 1, "seed")
         self.since_best = since_best
         self.best = {
             name.replace("best.", "network.", 1): np.array(array)
             for name, array in arrays.items()
             if name.startswith("best.")
         }
+        if self.best:
+            load_weights(self.trainer.network, self.best)  # validates them
+        self.trainer.restore(arrays)
 
 
 @contextmanager
@@ -269,4 +296,7 @@ def fingerprint_of(corpus: Corpus, network: Any) -> str:
     """Return a checksum of the training data and of the shapes of the network."""
     allowed = None if corpus.allowed is None else corpus.allowed.cpu().numpy()
     shapes = np.array([n for t in network.state_dict().values() for n in t.shape], np.int64)
-    return fingerprint([corpus.lengths, corpus.word_id, corpus.tags, allowed, shapes])
+    arrays = [corpus.lengths, corpus.word_id, corpus.tags, allowed, shapes]
+    if corpus.weights is not None:
+        arrays.append(corpus.weights.cpu().numpy())
+    return fingerprint(arrays)

@@ -14,8 +14,9 @@ any list of words.
 """
 
 from trellis.nn.words.base import ConcatWords, WordEncoder
+from trellis.nn.words.charagram import Charagram, train_on_paraphrases
 from trellis.nn.words.chars import CharCNN, CharRNN
-from trellis.nn.words.tables import Charagram, NGramEmbedding, WordEmbedding
+from trellis.nn.words.tables import NGramEmbedding, WordEmbedding
 
 __all__ = [
     "CharCNN",
@@ -25,4 +26,5 @@ __all__ = [
     "NGramEmbedding",
     "WordEmbedding",
     "WordEncoder",
+    "train_on_paraphrases",
 ]

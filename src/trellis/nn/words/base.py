@@ -4,9 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from trellis.embeddings.vectors import Vectors
 from trellis.errors import InputError
 
 __all__ = ["ConcatWords", "WordEncoder"]
@@ -48,6 +51,28 @@ class WordEncoder(nn.Module, ABC):
         vectors: Tensor = self(*rows).index_select(0, index)
         return vectors
 
+    def to_vectors(self, words: Sequence[str]) -> Vectors:
+        """Return the vectors of words as `Vectors`, which finds neighbours; any word can be asked.
+
+        Repeated words are taken once. The encoder is used without dropout, and its vectors are
+        copied.
+        """
+        names = [words] if isinstance(words, str) else list(dict.fromkeys(words))
+        return Vectors(
+            names, self._encode_fixed(names), unseen=lambda w: self._encode_fixed([w])[0]
+        )
+
+    def _encode_fixed(self, words: Sequence[str]) -> NDArray[np.float32]:
+        """Return the vectors of words without gradient and dropout, (words, dim)."""
+        was_training = self.training
+        try:
+            with torch.no_grad():
+                vectors = self.eval().encode(words)
+        finally:
+            self.train(was_training)
+        array: NDArray[np.float32] = vectors.float().cpu().numpy()
+        return array
+
 
 class ConcatWords(WordEncoder):
     """v(word) = [v₁(word); v₂(word); …]."""
@@ -82,7 +107,9 @@ class ConcatWords(WordEncoder):
     def restore(self, vocabularies: Sequence[list[str]]) -> None:
         """Restore each encoder from its vocabulary."""
         if len(vocabularies) != len(self.encoders):
-            raise InputError(f"{len(vocabularies)} vocabularies for {len(self.encoders)} encoders")
+            raise InputError(
+                f"there are {len(vocabularies)} vocabularies, but {len(self.encoders)} encoders"
+            )
         for encoder, strings in zip(self.encoders, vocabularies, strict=True):
             encoder.restore([strings])
 

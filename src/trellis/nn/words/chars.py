@@ -15,9 +15,12 @@ from trellis.checks import as_positive
 from trellis.errors import InputError
 from trellis.nn.words.base import WordEncoder
 
-__all__ = ["CharCNN", "CharRNN"]
+__all__ = ["CELLS", "CharCNN", "CharRNN"]
 
-_PAD, _BEGIN, _END, _UNKNOWN, _FIRST = range(5)  # reserved rows of the character table
+CELLS = ("lstm", "gru")
+
+# reserved rows of the character table, and the row of the first character
+_PAD, _BEGIN, _END, _UNKNOWN, _FIRST = range(5)
 _MAX_WIDTH = 8  # characters per filter: the largest window of the native kernel
 _MAX_CHARACTERS = 32  # a longer word is cut to its first and its last 16 characters
 
@@ -43,8 +46,11 @@ class _CharacterEncoder(WordEncoder):
         """Set the alphabet and create its embedding."""
         (self.alphabet,) = vocabularies
         if any(len(character) != 1 for character in self.alphabet):
-            wrong = next(c for c in self.alphabet if len(c) != 1)
-            raise InputError(f"the alphabet has {wrong!r:.60}: must be single characters")
+            invalid_entry = next(entry for entry in self.alphabet if len(entry) != 1)
+            raise InputError(
+                f"the alphabet contains {invalid_entry!r:.60}: each entry must be a single "
+                "character"
+            )
         count = _FIRST + len(self.alphabet)
         self.characters = nn.Embedding(count, self.char_dim, padding_idx=_PAD)
         bound = (3.0 / self.char_dim) ** 0.5  # uniform on ±bound has variance 1 / char_dim
@@ -54,17 +60,21 @@ class _CharacterEncoder(WordEncoder):
     def rows(self, words: Sequence[str]) -> tuple[Tensor]:
         """Return character ids, shape (words, longest), with begin and end ids around each word."""
         ids = {character: _FIRST + n for n, character in enumerate(self.alphabet)}
-        half = _MAX_CHARACTERS // 2
-        clipped = [w if len(w) <= _MAX_CHARACTERS else w[:half] + w[-half:] for w in words]
-        lengths = np.fromiter(map(len, clipped), np.int64, len(clipped))
+        half_length = _MAX_CHARACTERS // 2
+        clipped_words = [
+            w if len(w) <= _MAX_CHARACTERS else w[:half_length] + w[-half_length:] for w in words
+        ]
+        lengths = np.fromiter(map(len, clipped_words), np.int64, len(clipped_words))
         table: NDArray[np.int64] = np.zeros(
-            (len(clipped), 2 + int(lengths.max(initial=0))), dtype=np.int64
+            (len(clipped_words), 2 + int(lengths.max(initial=0))), dtype=np.int64
         )
         table[:, 0] = _BEGIN
-        table[np.arange(len(clipped)), lengths + 1] = _END
-        inside = np.arange(table.shape[1] - 2) < lengths[:, None]
-        flat = [ids.get(character, _UNKNOWN) for word in clipped for character in word]
-        table[:, 1:-1][inside] = flat
+        table[np.arange(len(clipped_words)), lengths + 1] = _END
+        is_inside = np.arange(table.shape[1] - 2) < lengths[:, None]
+        character_ids = [
+            ids.get(character, _UNKNOWN) for word in clipped_words for character in word
+        ]
+        table[:, 1:-1][is_inside] = character_ids
         return (torch.from_numpy(table),)
 
 
@@ -100,7 +110,8 @@ class CharCNN(_CharacterEncoder):
             raise InputError(
                 f"filters is {filters}: must be at least {len(self.widths)}, the number of widths"
             )
-        counts = [len(part) for part in np.array_split(np.arange(self.dim), len(self.widths))]
+        filters_per_width, remainder = divmod(self.dim, len(self.widths))
+        counts = [filters_per_width + (n < remainder) for n in range(len(self.widths))]
         self.convolutions = nn.ModuleList(
             nn.Conv1d(self.char_dim, count, width, bias=False)
             for count, width in zip(counts, self.widths, strict=True)
@@ -117,13 +128,13 @@ class CharCNN(_CharacterEncoder):
             # offset of a window. An alphabet is smaller than a batch, so computing this table is
             # cheaper than a convolution.
             weight: Any = convolution.weight
-            flat = characters @ weight.permute(1, 2, 0).flatten(1)
-            maxima.append(_max_windows(rows, flat.view(len(flat), width, -1)))
-        v = (maxima[0] if len(maxima) == 1 else torch.cat(maxima, dim=1)).relu()
+            flat_scores = characters @ weight.permute(1, 2, 0).flatten(1)
+            maxima.append(_max_windows(rows, flat_scores.view(len(flat_scores), width, -1)))
+        vectors = (maxima[0] if len(maxima) == 1 else torch.cat(maxima, dim=1)).relu()
         if self.highway is None:
-            return v
-        transformed, gate = self.highway(v).chunk(2, dim=1)
-        return torch.lerp(v, transformed.relu(), gate.sigmoid())
+            return vectors
+        transformed, gate = self.highway(vectors).chunk(2, dim=1)
+        return torch.lerp(vectors, transformed.relu(), gate.sigmoid())
 
 
 def _max_windows(ids: Tensor, table: Tensor) -> Tensor:
@@ -169,8 +180,10 @@ class _MaxWindows(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_maxima: Tensor) -> tuple[None, Tensor]:
         ids, positions = ctx.saved_tensors
-        d_table, d = d_maxima.new_zeros(ctx.shape), d_maxima.contiguous()
-        _core.largest_windows_backward(ids.numpy(), positions.numpy(), d.numpy(), d_table.numpy())
+        d_table, contiguous_gradient = d_maxima.new_zeros(ctx.shape), d_maxima.contiguous()
+        _core.largest_windows_backward(
+            ids.numpy(), positions.numpy(), contiguous_gradient.numpy(), d_table.numpy()
+        )
         return None, d_table
 
 
@@ -188,7 +201,7 @@ class CharRNN(_CharacterEncoder):
         self, char_dim: int = 25, hidden: int = 25, *, cell: str = "lstm", dropout: float = 0.0
     ) -> None:
         super().__init__(char_dim)
-        if cell not in ("lstm", "gru"):
+        if cell not in CELLS:
             raise InputError(f"cell must be lstm or gru, not {cell!r}")
         self.cell, self.dim = cell, 2 * as_positive(hidden, "hidden")
         network_class = nn.LSTM if cell == "lstm" else nn.GRU
@@ -202,10 +215,10 @@ class CharRNN(_CharacterEncoder):
         # the position that each step of the reversed word reads; padding stays at the end
         sources = (lengths[:, None] - 1 - steps).remainder(rows.shape[1])
         reversed_rows = rows.gather(1, sources).where(steps < lengths[:, None], _PAD)
-        last = (lengths - 1).clamp(min=0)
-        words = torch.arange(len(rows), device=rows.device)
-        ends = []
+        last_position = (lengths - 1).clamp(min=0)
+        word_index = torch.arange(len(rows), device=rows.device)
+        end_states = []
         for network, ids in ((self.forwards, rows), (self.backwards, reversed_rows)):
             states = network(self.dropout(self.characters(ids.t())))[0]
-            ends.append(states[last, words])
-        return torch.cat(ends, dim=1)
+            end_states.append(states[last_position, word_index])
+        return torch.cat(end_states, dim=1)

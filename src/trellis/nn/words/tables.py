@@ -1,4 +1,4 @@
-"""Vectors of words from tables: one row per word, or the mean of the rows of its n-grams."""
+"""Vectors of words from tables: one row per word, or the mean or sum of the rows of its n-grams."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trellis import _core
-from trellis.checks import as_integer, as_positive
+from trellis.checks import as_integer, as_positive, one_of
 from trellis.embeddings.fasttext import FastText, as_bytes
 from trellis.embeddings.vectors import Vectors
 from trellis.errors import InputError
 from trellis.nn.words.base import WordEncoder
 
-__all__ = ["Charagram", "NGramEmbedding", "WordEmbedding", "as_vectors"]
+__all__ = ["NGramEmbedding", "WordEmbedding", "as_vectors"]
 
 _PAD, _UNKNOWN, _FIRST = range(3)  # reserved rows of a table of words
 _WORD, _GRAM = " ", "#"  # prefixes of words and of n-grams among the entries of an n-gram table
@@ -71,8 +71,8 @@ class WordEmbedding(WordEncoder):
             key = word.lower() if self.lowercase else word
             totals[key] = totals.get(key, 0) + count
         pretrained = [] if self.vectors is None else self.vectors.words
-        known = set(pretrained)
-        self.restore([[*pretrained, *(word for word in totals if word not in known)]])
+        pretrained_words = set(pretrained)
+        self.restore([[*pretrained, *(word for word in totals if word not in pretrained_words)]])
         with torch.no_grad():
             if self.vectors is not None:
                 self._copy_vectors(np.array(self.vectors.matrix, dtype=np.float32))
@@ -86,9 +86,9 @@ class WordEmbedding(WordEncoder):
         weight, end = self.table.weight, _FIRST + len(rows)
         weight[_FIRST:end] = torch.from_numpy(rows)
         for n, word in enumerate(self.words[len(rows) :], end):
-            lower = self.index.get(word.lower(), n)
-            if lower < end:
-                weight[n] = weight[lower]
+            lower_row = self.index.get(word.lower(), n)
+            if lower_row < end:
+                weight[n] = weight[lower_row]
 
     def vocabularies(self) -> list[list[str]]:
         """Return the words of the rows."""
@@ -99,12 +99,13 @@ class WordEmbedding(WordEncoder):
         (self.words,) = vocabularies
         self.index = {word: _FIRST + n for n, word in enumerate(self.words)}
         if len(self.index) < len(self.words):
-            raise InputError("the vocabulary has a word twice: words must be distinct")
-        count = _FIRST + len(self.words)
-        self.table = nn.Embedding(count, self.dim, padding_idx=_PAD, sparse=self.sparse)
+            repeated = next(w for n, w in enumerate(self.words) if self.index[w] != _FIRST + n)
+            raise InputError(f"the vocabulary has {repeated!r} twice: words must be distinct")
+        n_rows = _FIRST + len(self.words)
+        self.table = nn.Embedding(n_rows, self.dim, padding_idx=_PAD, sparse=self.sparse)
         self.table.weight.requires_grad_(self.trainable)
         self.unknown = nn.Parameter(torch.zeros(self.dim))
-        self.register_buffer("chance", torch.zeros(count), persistent=False)
+        self.register_buffer("chance", torch.zeros(n_rows), persistent=False)
         with torch.no_grad():
             bound = (3.0 / self.dim) ** 0.5
             self.table.weight[_FIRST:].uniform_(-bound, bound)
@@ -112,9 +113,9 @@ class WordEmbedding(WordEncoder):
 
     def rows(self, words: Sequence[str]) -> tuple[Tensor]:
         """Return the row number of each word, shape (words, 1)."""
-        row_of = self.index.get
+        get_row = self.index.get
         ids = [
-            (None if self.lowercase else row_of(word)) or row_of(word.lower(), _UNKNOWN)
+            (None if self.lowercase else get_row(word)) or get_row(word.lower(), _UNKNOWN)
             for word in words
         ]
         return (torch.tensor(ids, dtype=torch.int64).reshape(-1, 1),)
@@ -122,15 +123,15 @@ class WordEmbedding(WordEncoder):
     def forward(self, rows: Tensor) -> Tensor:
         """Return vectors (words, dim) of row numbers (words, 1)."""
         ids = rows[:, 0]
-        unknown = ids == _UNKNOWN
+        is_unknown = ids == _UNKNOWN
         if self.training and self.unknown_dropout > 0:
-            unknown = unknown | (torch.rand(len(ids), device=ids.device) < self.chance[ids])
+            is_unknown = is_unknown | (torch.rand(len(ids), device=ids.device) < self.chance[ids])
         vectors = functional.embedding(ids, self.table.weight, sparse=self.sparse)
-        return torch.where(unknown[:, None], self.unknown, vectors)
+        return torch.where(is_unknown[:, None], self.unknown, vectors)
 
 
 class NGramEmbedding(WordEncoder):
-    """v(word) = mean of the rows of its character n-grams, minn ≤ n ≤ maxn, as in fastText.
+    """v(word) = mean or sum of the rows of its character n-grams, minn ≤ n ≤ maxn, as in fastText.
 
     >>> grams = NGramEmbedding(4, minn=2, maxn=3, bucket=50)
     >>> grams.learn({"walk": 2, "walked": 1})
@@ -139,8 +140,9 @@ class NGramEmbedding(WordEncoder):
 
     With ``ngrams="hashed"``, the hash of an n-gram selects one of ``bucket`` rows. With
     "dictionary", the ``bucket`` most frequent n-grams of the training data have one row each.
-    ``from_fasttext`` copies the sizes and rows of a `trellis.FastText`. Such a model also has a row
-    for each of its words, which is part of the mean.
+    ``combine`` is "mean" or "sum". ``from_fasttext`` copies the settings and rows of a
+    `trellis.FastText`. Such a model also has a row for each of its words, which is part of the mean
+    or sum.
     """
 
     def __init__(
@@ -151,6 +153,7 @@ class NGramEmbedding(WordEncoder):
         maxn: int = 6,
         bucket: int = 50_000,
         ngrams: str = "hashed",
+        combine: str = "mean",
         from_fasttext: FastText | None = None,
         trainable: bool = True,
         sparse: bool = False,
@@ -158,12 +161,14 @@ class NGramEmbedding(WordEncoder):
         super().__init__()
         if ngrams not in ("hashed", "dictionary"):
             raise InputError(f"ngrams must be hashed or dictionary, not {ngrams!r}")
+        one_of(combine, ("mean", "sum"), "combine")
         self.source = from_fasttext
         if from_fasttext is not None:
             if not isinstance(from_fasttext, FastText):
                 raise InputError(f"from_fasttext must be a FastText, not {from_fasttext!r:.60}")
             minn, maxn = from_fasttext.minn, from_fasttext.maxn
             bucket, ngrams = from_fasttext.bucket, from_fasttext.ngrams
+            combine = from_fasttext.combine
         self.dim = _choose_dim(dim, getattr(from_fasttext, "vector_size", None), "from_fasttext")
         self.minn, self.maxn, self.bucket = (
             as_integer(value, name)
@@ -175,7 +180,8 @@ class NGramEmbedding(WordEncoder):
                 f"minn={minn}, maxn={maxn}, bucket={bucket}: "
                 f"must be 1 ≤ minn ≤ maxn ≤ {_MAX_GRAM} and 1 ≤ bucket < {_MAX_BUCKETS}"
             )
-        self.ngrams, self.trainable, self.sparse = ngrams, trainable, sparse
+        self.ngrams, self.combine = ngrams, combine
+        self.trainable, self.sparse = trainable, sparse
         self.restore([[]])
 
     def learn(self, counts: Mapping[str, int]) -> None:
@@ -213,14 +219,40 @@ class NGramEmbedding(WordEncoder):
         self.index = {entry: 1 + n for n, entry in enumerate(self.entries)}
         if len(self.index) < len(self.entries):
             raise InputError("the n-gram vocabulary has an entry twice: entries must be distinct")
-        count = 1 + len(self.entries) + (self.bucket if self.ngrams == "hashed" else 0)
+        n_rows = 1 + len(self.entries) + (self.bucket if self.ngrams == "hashed" else 0)
         self.table = nn.EmbeddingBag(
-            count, self.dim, padding_idx=_PAD, mode="mean", sparse=self.sparse
+            n_rows, self.dim, padding_idx=_PAD, mode=self.combine, sparse=self.sparse
         )
         self.table.weight.requires_grad_(self.trainable)
         with torch.no_grad():
             bound = (3.0 / self.dim) ** 0.5
             self.table.weight[1:].uniform_(-bound, bound)
+
+    def ngram_vectors(self, ngrams: Sequence[str] | None = None) -> Vectors:
+        """Return the rows of n-grams as `Vectors`, to find n-grams with similar rows.
+
+        By default these are all n-grams of the dictionary. Hashed n-grams must be listed, and those
+        that share a bucket have the same row; n-grams without a row are left out.
+
+        >>> grams = NGramEmbedding(4, minn=2, maxn=3, ngrams="dictionary")
+        >>> grams.learn({"walk": 2, "walked": 1})
+        >>> grams.ngram_vectors().words[:3], len(grams.ngram_vectors(["<w", "no"]))
+        (['<w', '<wa', 'al'], 1)
+        """
+        if isinstance(ngrams, str):
+            raise InputError(f"ngrams is the str {ngrams!r}: must be a list of n-grams")
+        if ngrams is None:
+            ngrams = [entry[1:] for entry in self.entries if entry[0] == _GRAM]
+        names = list(dict.fromkeys(ngrams))
+        if self.ngrams == "hashed":
+            hashes = _core.word_hashes(as_bytes(names)).astype(np.int64)
+            rows = 1 + len(self.entries) + hashes % self.bucket
+        else:
+            names = [name for name in names if _GRAM + name in self.index]
+            rows = np.array([self.index[_GRAM + name] for name in names], np.int64)
+        if not names:
+            raise InputError("no n-gram has a row: call learn, or list the n-grams")
+        return Vectors(names, self.table.weight.detach().cpu().numpy()[rows])
 
     def _split(self, word: str) -> list[str]:
         """Return the n-grams of a word."""
@@ -231,12 +263,18 @@ class NGramEmbedding(WordEncoder):
         word_rows = [self.index.get(_WORD + word) for word in words]
         if self.ngrams == "hashed":
             begin, ids = _core.subword_ids(as_bytes(words), self.minn, self.maxn, self.bucket)
-            first = 1 + len(self.entries)
-            gram_rows = [first + part for part in np.split(ids.astype(np.int64), begin[1:-1])]
-        else:
-            row_of = self.index.get
+            first_bucket = 1 + len(self.entries)
             gram_rows = [
-                np.array([i for g in self._split(w) if (i := row_of(_GRAM + g))], np.int64)
+                first_bucket + ngram_ids
+                for ngram_ids in np.split(ids.astype(np.int64), begin[1:-1])
+            ]
+        else:
+            get_row = self.index.get
+            gram_rows = [
+                np.array(
+                    [row_id for gram in self._split(w) if (row_id := get_row(_GRAM + gram))],
+                    np.int64,
+                )
                 for w in words
             ]
         sizes = [
@@ -253,10 +291,6 @@ class NGramEmbedding(WordEncoder):
         """Return vectors (words, dim) of row numbers (words, most n-grams)."""
         vectors: Tensor = self.table(rows)
         return vectors
-
-
-Charagram = NGramEmbedding
-"""The name that Wieting et al. (2016) use for sums of character n-grams."""
 
 
 def _choose_dim(dim: int | None, source_dim: int | None, source: str) -> int:

@@ -72,8 +72,9 @@ def run(options: Options) -> None:
 def _align(options: Options) -> list[Aligned]:
     if (options.text is None) == (options.reference is None):
         raise InputError("pass the text to align with either --text or --reference")
-    decoder = build_decoder(options.labels, options.reading)
-    utterances = read_emissions(options.files, len(read_labels(options.labels)))
+    labels = read_labels(options.labels)
+    decoder = build_decoder(labels, options.reading)
+    utterances = read_emissions(options.files, len(labels))
     if options.reference is None:
         texts = [options.text or ""]
     else:

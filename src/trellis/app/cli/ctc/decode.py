@@ -75,8 +75,9 @@ def run(options: Options) -> None:
     """
     if options.reference is not None:
         _import_jiwer()  # raises before decoding if jiwer is not installed
+    labels = read_labels(options.labels)
     decoder = build_decoder(
-        options.labels,
+        labels,
         options.reading,
         lexicon=options.lexicon,
         hotwords=_read_words(options.hotwords),
@@ -86,7 +87,7 @@ def run(options: Options) -> None:
         beam_width=options.beam,
         hotword_weight=options.hotword_weight,
     )
-    utterances = read_emissions(options.files, len(read_labels(options.labels)))
+    utterances = read_emissions(options.files, len(labels))
     references = None
     if options.reference is not None:
         references = read_texts(options.reference, len(utterances))

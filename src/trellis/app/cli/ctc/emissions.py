@@ -14,6 +14,7 @@ from trellis.app.cli.options import Jobs
 from trellis.data import files
 from trellis.errors import FormatError, InputError
 from trellis.formats import arrays
+from trellis.inference.ctc.inputs import refuse_probabilities
 from trellis.models.ctc.decoder import CTCDecoder
 
 __all__ = [
@@ -77,12 +78,12 @@ class Utterance(NamedTuple):
     """(frames, labels)."""
 
 
-def build_decoder(labels: Path, options: EmissionOptions, **parameters: Any) -> CTCDecoder:
+def build_decoder(labels: list[str], options: EmissionOptions, **parameters: Any) -> CTCDecoder:
     """Return the decoder with these labels, options and parameters of `CTCDecoder`."""
     if options.frame is not None and not 0 < options.frame < np.inf:
         raise InputError(f"--frame is {options.frame}: must be finite and above 0")
     return CTCDecoder(
-        read_labels(labels),
+        labels,
         blank=options.blank,
         units=options.units,
         n_jobs=options.jobs,
@@ -96,23 +97,45 @@ def frame_time(frame: int, seconds: float | None) -> float:
 
 
 def read_labels(path: Path) -> list[str]:
-    """Read a ``.json`` file of labels, or a text with one label per line (empty lines included)."""
-    if path.suffix.lower() != ".json":
-        return list(files.lines(path))
+    """Read a JSON file of labels, or a text with one label per line (empty lines included).
+
+    JSON is recognised by its contents, because a pipe such as ``<(…)`` has no suffix.
+    """
+    lines = list(files.lines(path))
+    is_json = path.suffix.lower() == ".json"
     try:
-        labels = json.loads("\n".join(files.lines(path)))
+        labels = json.loads("\n".join(lines))
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"{path}: not JSON: {error}") from None
+        if is_json:
+            raise FormatError(f"{path}: not JSON: {error}") from None
+        return lines
+    if not is_json and not isinstance(labels, list | dict):
+        return lines  # a text file whose only label is also valid JSON, such as 7
     if isinstance(labels, dict):
         indices = list(labels.values())
         if any(type(i) is not int for i in indices) or sorted(indices) != list(range(len(labels))):
-            raise FormatError(f"{path}: the indices of the labels must be 0 to {len(labels) - 1}")
+            raise FormatError(
+                f"{path}: the indices of the labels must be 0 to {len(labels) - 1}, each of them "
+                f"once: {_find_wrong_index(labels)}"
+            )
         labels = sorted(labels, key=labels.__getitem__)
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise FormatError(
             f"{path}: must contain a list of labels, or an object of labels and indices"
         )
     return labels
+
+
+def _find_wrong_index(labels: dict[str, Any]) -> str:
+    """Return the first label whose index is not an integer, too large, or used before."""
+    used: set[int] = set()
+    for label, index in labels.items():
+        if type(index) is not int or not 0 <= index < len(labels):
+            return f"{label!r} has {index!r}"
+        if index in used:
+            return f"{label!r} has {index} again"
+        used.add(index)
+    raise AssertionError("the indices are correct")
 
 
 def read_emissions(paths: list[Path], labels: int) -> list[Utterance]:
@@ -169,6 +192,13 @@ def _validate_emissions(name: str, array: NDArray[Any], labels: int) -> NDArray[
         raise FormatError(
             f"{name}: frame {t}, label {v} is {array[t, v]}: must be a number or -inf"
         )
+    try:
+        refuse_probabilities(array, "the scores")
+    except InputError:
+        raise FormatError(
+            f"{name}: the scores are probabilities, every frame sums to 1: save their logarithms, "
+            "np.log(scores)"
+        ) from None
     # The core has float32 and float64 kernels; float16 becomes float32.
     native = array.dtype.newbyteorder("=")
     return np.ascontiguousarray(array, np.float64 if native == np.float64 else np.float32)

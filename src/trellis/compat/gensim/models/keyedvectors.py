@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from trellis.compat.gensim.keyed import Key, Keyed
 from trellis.data import files as text_files
+from trellis.data.atomic import writing
 from trellis.embeddings.vectors import Vectors
 from trellis.errors import FormatError, InputError, UnknownWordError
 from trellis.formats import word2vec
@@ -41,10 +42,10 @@ class KeyedVectors(Keyed, Vectors):
     ) -> None:
         if isinstance(vector_size, bool) or not isinstance(vector_size, int | np.integer):
             raise InputError(f"vector_size must be an integer, not {vector_size!r}")
-        if vector_size < 1 or np.dtype(dtype) != np.float32:
-            raise InputError(
-                f"vector_size is {vector_size} and dtype is {dtype}: must be at least 1 and float32"
-            )
+        if vector_size < 1:
+            raise InputError(f"vector_size must be at least 1, not {vector_size}")
+        if np.dtype(dtype) != np.float32:
+            raise InputError(f"dtype must be float32, not {dtype}")
         self._set_rows([], np.empty((0, int(vector_size)), np.float32), None)
 
     @classmethod
@@ -112,13 +113,15 @@ class KeyedVectors(Keyed, Vectors):
         first_position = {
             name: i for i, name in reversed(list(enumerate(names))) if name not in self.index
         }
-        new = sorted(first_position.values())
-        old = [i for i, name in enumerate(names) if name in self.index]
-        self._append([names[i] for i in new], rows[new])
-        if replace and old:
-            self._writable_matrix()[[self.index[names[i]] for i in old]] = rows[old]
+        new_positions = sorted(first_position.values())
+        known_positions = [i for i, name in enumerate(names) if name in self.index]
+        self._append([names[i] for i in new_positions], rows[new_positions])
+        if replace and known_positions:
+            self._writable_matrix()[[self.index[names[i]] for i in known_positions]] = rows[
+                known_positions
+            ]
         for attr, values in (extras or {}).items():
-            for i in new + (old if replace else []):
+            for i in new_positions + (known_positions if replace else []):
                 self.set_vecattr(names[i], attr, np.asarray(values)[i].item())
 
     def __setitem__(self, keys: str | list[str], weights: ArrayLike) -> None:
@@ -163,8 +166,10 @@ class KeyedVectors(Keyed, Vectors):
             raise InputError(
                 f"{fname}: vectors have {matrix.shape[1]} dimensions, expected {self.vector_size}"
             )
-        common = [i for i, word in enumerate(words) if word in self.index]
-        self._writable_matrix()[[self.index[words[i]] for i in common]] = matrix[common]
+        common_positions = [i for i, word in enumerate(words) if word in self.index]
+        self._writable_matrix()[[self.index[words[i]] for i in common_positions]] = matrix[
+            common_positions
+        ]
 
     # ---- attributes of words
 
@@ -175,7 +180,7 @@ class KeyedVectors(Keyed, Vectors):
         return lengths
 
     def fill_norms(self, force: bool = False) -> None:
-        """Recompute the lengths if ``force``. This is needed after a change of ``vectors``."""
+        """Recompute the norms if ``force``. Call it so after a change of the array ``vectors``."""
         if force:
             self._reset_search()
 
@@ -206,10 +211,12 @@ class KeyedVectors(Keyed, Vectors):
 
     def rank_by_centrality(self, words: Sequence[str], use_norm: bool = True) -> list[Any]:
         """Return (product with the unit vector of the mean, word) of each known word, sorted."""
-        known = [word for word in words if word in self]
-        if len(known) < len(words):
-            _log.warning("words without vectors are ignored: %s", sorted(set(words) - set(known)))
-        return super().rank_by_centrality(known, use_norm)
+        known_words = [word for word in words if word in self]
+        if len(known_words) < len(words):
+            _log.warning(
+                "words without vectors are ignored: %s", sorted(set(words) - set(known_words))
+            )
+        return super().rank_by_centrality(known_words, use_norm)
 
     def doesnt_match(self, words: Sequence[str]) -> str:
         """Return the known word that is furthest from the mean of the unit vectors."""
@@ -251,9 +258,9 @@ class KeyedVectors(Keyed, Vectors):
         """Write a word2vec file, and to ``fvocab`` a file of "word count" lines."""
         super().save_word2vec_format(fname, None, *a, **k)
         if fvocab is not None:
-            with open(fvocab, "w", encoding="utf-8", newline="\n") as file:
+            with writing(fvocab) as file:
                 file.writelines(
-                    f"{word} {self.get_vecattr(word, 'count')}\n" for word in self.words
+                    f"{word} {self.get_vecattr(word, 'count')}\n".encode() for word in self.words
                 )
 
     def save(self, fname_or_handle: Path, *args: Any, **options: Any) -> None:  # type: ignore[override]

@@ -1,0 +1,1 @@
+"""The steps of ``trellis check``: read each file once, then derive the findings."""

@@ -1,0 +1,1 @@
+"""The commands for word vectors and text classification."""

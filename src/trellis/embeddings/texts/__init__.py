@@ -1,0 +1,1 @@
+"""The parts of the text classifier: training on lines, prediction, compression."""

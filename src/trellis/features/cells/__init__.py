@@ -1,0 +1,1 @@
+"""Sparse values of joint features at positions and pairs of labels."""

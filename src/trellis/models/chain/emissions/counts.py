@@ -1,0 +1,111 @@
+"""How often an HMM used each state and each pair of states: counted, or expected."""
+
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellis.inference import chain
+from trellis.models.chain.emissions.base import Floats, Observations
+from trellis.models.chain.emissions.table import log
+from trellis.models.chain.labels import EncodedLabels
+
+__all__ = ["Data", "UsageCounts", "count_known", "expect_counts", "join", "slice_rows"]
+
+# Expected counts of a sequence of weight 0 get this weight: the sums over sequences do not change.
+_NO_WEIGHT = 1e-200
+
+
+class Data(NamedTuple):
+    """The training data of an HMM."""
+
+    observations: Observations
+    labels: EncodedLabels
+    weights: Floats
+    """(sequences,) The sample weights."""
+
+    @property
+    def first_rows(self) -> NDArray[np.int64]:
+        """(sequences,) The row of the first position of each sequence."""
+        lengths = self.observations.lengths
+        return np.cumsum(lengths) - lengths
+
+    @property
+    def row_weight(self) -> Floats:
+        """(positions,) The sample weight of the sequence that contains the position."""
+        return np.repeat(self.weights, self.observations.lengths)
+
+
+class UsageCounts(NamedTuple):
+    """Weighted counts of one data set."""
+
+    p: Floats
+    """(positions, states) The probability of each state, times the sample weight."""
+    pairs: Floats
+    """(states, states) Sum over positions of the probability of each pair of states."""
+    log_likelihood: float
+    """Sum of log p(x), or of log p(x, known labels)."""
+
+
+def count_known(data: Data) -> UsageCounts:
+    """Count known labels and pairs of labels. The log-likelihood is nan."""
+    label = data.labels.label.astype(np.int64)
+    n_states = len(data.labels.classes)
+    row_weight = data.row_weight
+    p = np.zeros((len(label), n_states))
+    p[np.arange(len(p)), label] = row_weight
+    has_previous = np.ones(len(label), dtype=np.bool_)
+    has_previous[data.first_rows] = False
+    rows = np.flatnonzero(has_previous)
+    pairs = np.bincount(
+        label[rows - 1] * n_states + label[rows],
+        weights=row_weight[rows],
+        minlength=n_states * n_states,
+    )
+    return UsageCounts(p, pairs.reshape(n_states, n_states).astype(np.float64), np.nan)
+
+
+def expect_counts(
+    data: Data, unary: Floats, transitions: Floats, start: Floats, n_jobs: int | None
+) -> UsageCounts:
+    """Return expected counts by forward-backward in the native core: the E-step of Baum–Welch.
+
+    ``unary`` is log p(xₜ | yₜ), (positions, states); states that the labels exclude are set to
+    -inf in it.
+    """
+    if data.labels.allowed is not None:
+        unary[~data.labels.allowed] = -np.inf
+    sequences = slice_rows(unary, data.observations.lengths)
+    weights = None if (data.weights == 1.0).all() else np.maximum(data.weights, _NO_WEIGHT)
+    counts = chain.expected_counts(
+        cast(Any, sequences), log(transitions), log(start), weights=weights, n_jobs=n_jobs
+    )
+    log_z = np.asarray(counts.log_partition)
+    p = join(cast(Any, counts.unary))
+    return UsageCounts(p, cast(Any, counts.transition), float(data.weights @ log_z))
+
+
+def slice_rows(rows: Floats, lengths: Any) -> list[Floats]:
+    """Return the rows of each sequence, as views.
+
+    >>> [len(part) for part in slice_rows(np.zeros((5, 2)), [2, 3])]
+    [2, 3]
+    """
+    ends = np.cumsum(lengths).tolist()
+    return [rows[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+def join(parts: list[Floats]) -> Floats:
+    """Return consecutive parts of one array as that array; other arrays concatenated.
+
+    A copy would cost as much as the recursions, because the system clears each new page.
+
+    >>> rows = np.ones((5, 2))
+    >>> join(slice_rows(rows, [2, 3])) is rows, join([rows[:1], rows[3:]]).shape
+    (True, (3, 2))
+    """
+    base = parts[0].base
+    if not isinstance(base, np.ndarray) or base.shape[1:] != parts[0].shape[1:]:
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    is_whole = sum(map(len, parts)) == len(base) and all(part.base is base for part in parts)
+    return base if is_whole else np.concatenate(parts)

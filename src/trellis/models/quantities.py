@@ -1,0 +1,125 @@
+"""The quantities behind the predictions of a sequence model: scores, log Z, pair marginals."""
+
+from importlib import import_module
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellis.checks import check_not_empty, one_of
+from trellis.inference import chain
+from trellis.inference.chain import Scores
+from trellis.sequences import count_positions
+
+__all__ = ["Quantities"]
+
+
+class Quantities:
+    """Mixin of `Decoding`."""
+
+    def scores(self, X: Any, known: Any = None) -> Scores:
+        """Return the scores of all labellings of X, for the functions of `trellis.inference.chain`.
+
+        The fields are those of a list of sequences: ``unary`` has one array (length, labels) per
+        sequence, in the order of ``classes_``. A CRF has w · φ. For an MEMM and an HMM, the score
+        of a labelling is log p(y | x) and log p(x, y). Constraints are scores of -inf. ``known``,
+        as in ``predict``, becomes the ``mask``. All sequences are scored at once, so memory is
+        needed for all of them.
+
+        >>> from trellis import CRF
+        >>> crf = CRF().fit([["a", "b"], ["b", "a"]], [["A", "B"], ["B", "A"]])
+        >>> scores = crf.scores([["a", "b", "b"]])
+        >>> chain.viterbi(scores).labels[0].tolist()
+        [0, 1, 1]
+        """
+        model: Any = self
+        model._check_fitted()
+        X, known = model._read_known(X, known)
+        check_not_empty(count_positions(X))
+        scores: Scores = model._compute_scores(X)
+        if known is None:
+            return scores
+        return scores._replace(mask=model._compute_mask(known, scores))
+
+    def log_partition(self, X: Any, known: Any = None) -> NDArray[np.float64]:
+        """log Z(x) = log Σ_y exp(score(x, y)) of each sequence, shape (sequences,).
+
+        With ``known``, the sum is over the labellings that agree with it: -inf if there is none.
+        For an HMM, it is log p(x); for an MEMM it is 0, and less with constraints. An empty
+        sequence has one labelling, so its log Z is 0.
+
+        >>> from trellis import CRF
+        >>> crf = CRF().fit([["a", "b"]], [["A", "B"]])
+        >>> X, y = [["a", "b"]], [["A", "B"]]
+        >>> score = crf.joint_features(X[0], y[0]).dot(crf.coef_)
+        >>> bool(np.isclose(score - crf.log_partition(X), crf.log_likelihood(X, y)))
+        True
+        """
+
+        def totals(scores: Scores) -> list[Any]:
+            return list(cast(Any, chain.log_partition(scores, n_jobs=model.n_jobs)))
+
+        model: Any = self
+        return np.array(model._map_slices(X, known, totals, float))
+
+    def predict_pairwise(self, X: Any, known: Any = None) -> list[NDArray[np.float64]]:
+        """p(yₜ₋₁, yₜ | x) for each sequence, shape (length - 1, labels, labels).
+
+        ``[t - 1, a, b]`` is the probability that label a at t - 1 is followed by label b, in the
+        order of ``classes_``. Sums over a or b are the marginals of ``predict_marginals``.
+
+        >>> from trellis import CRF
+        >>> crf = CRF().fit([["a", "b"]], [["A", "B"]])
+        >>> pairs, p = crf.predict_pairwise([["a", "b"]])[0], crf.predict_marginals([["a", "b"]])[0]
+        >>> pairs.shape, np.allclose(pairs[0].sum(axis=1), p[0])
+        ((1, 2, 2), True)
+        """
+
+        def pairs(scores: Scores) -> list[Any]:
+            return cast(list[Any], chain.marginals(scores, n_jobs=model.n_jobs).pairwise)
+
+        def no_pairs() -> NDArray[np.float64]:
+            return np.zeros((0, len(model.classes_), len(model.classes_)))
+
+        model: Any = self
+        results: list[NDArray[np.float64]] = model._map_slices(X, known, pairs, no_pairs)
+        return results
+
+    def plot(
+        self, x: Any, gold: Any = None, *, numbers: str | None = None, title: str | None = None
+    ) -> Any:
+        """Return a `trellis.plots.Drawing` of the trellis of one sequence.
+
+        It shows the marginals of nodes and edges, the best and the second best labelling, and the
+        true labels, if ``gold`` is given. ``numbers`` are written below the nodes: "alpha",
+        "beta" or "viterbi" (π), the logarithms of the tables of `trellis.inference.chain`.
+
+        >>> from trellis import CRF
+        >>> crf = CRF().fit([["a", "b"], ["b", "a"]], [["A", "B"], ["B", "A"]])
+        >>> drawing = crf.plot(["a", "b", "b"], numbers="alpha")
+        >>> [shape.tip for shape in drawing.shapes if shape.kind == "edge"][0]
+        'a b · A → A · p = 0.028'
+        """
+        model: Any = self
+        tables = {"alpha": chain.forward, "beta": chain.backward, "viterbi": chain.viterbi_table}
+        table = None if numbers is None else tables[one_of(numbers, tables, "numbers")]
+        scores = self.scores([x])
+        best = [labelling.labels for labelling in model.predict_kbest([x], 2)[0]]
+        # plots is imported by its dotted name, because models must not import it.
+        return import_module("trellis.plots").lattice(
+            _name_tokens(x, len(cast(Any, scores.unary)[0])),
+            model.classes_.tolist(),
+            model.predict_marginals([x])[0],
+            best[0],
+            second=best[1] if len(best) > 1 else None,
+            gold=gold,
+            title=title,
+            pairwise=self.predict_pairwise([x])[0],
+            numbers=None if table is None else table(scores)[0][0],
+        )
+
+
+def _name_tokens(x: Any, length: int) -> list[str]:
+    """Return the words of a sequence, or the numbers of its positions if they are features."""
+    words = [token[0] if isinstance(token, tuple) and token else token for token in x]
+    return words if all(isinstance(word, str) for word in words) else [*map(str, range(length))]
