@@ -33,10 +33,12 @@ inline Discounts estimate_discounts(const CountStatistics& statistics, int n,
   for (int k = 1; k <= 3 && problem.empty(); ++k) {
     if (with[k] == 0) problem = "no " + name + " have the adjusted count " + std::to_string(k);
   }
-  const double y = static_cast<double>(with[1]) / static_cast<double>(with[1] + 2 * with[2]);
+  // One division at the end. The products of small counts are exact, so a discount of 0 is exactly 0 and not
+  // a rounding error below 0, which would be no estimate, or above 0, which would be a back-off weight.
+  const auto n1 = static_cast<double>(with[1]), y_below = n1 + 2 * static_cast<double>(with[2]);
   for (int k = 1; k <= 3 && problem.empty(); ++k) {
-    const double amount =
-        k - (k + 1) * y * static_cast<double>(with[k + 1]) / static_cast<double>(with[k]);
+    const auto nk = static_cast<double>(with[k]), next = static_cast<double>(with[k + 1]);
+    const double amount = (k * y_below * nk - (k + 1) * n1 * next) / (y_below * nk);
     discounts.amount[static_cast<std::size_t>(k)] = amount;
     if (amount < 0.0 || amount > k) {
       problem = "the discount of " + name + " with the adjusted count " + std::to_string(k) + " is " +

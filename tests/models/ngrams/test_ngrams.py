@@ -55,6 +55,16 @@ def test_every_number_against_plain_python(lines: list[str], order: int, prune: 
     assert_close(model, estimate(lines, order, thresholds), 1e-10)
 
 
+def test_a_discount_of_zero_gives_a_weight_of_zero() -> None:
+    """D(1) = 0 for the 2-grams of this text; the core once wrote a weight of 1e-17 in its place."""
+    lines = ["", "a a", "a d c b b", "a c b b", "b a c b b"]
+    expected = estimate(lines, 3)
+    assert expected["c",][1] == 0.0
+    trainer = NGramTrainer(3, discount_fallback=True, decimals=15)
+    model = parse_arpa(arpa_text(trainer, lines))
+    assert_close(model, expected, 1e-10)
+
+
 @pytest.mark.parametrize("prune", [[0], [0, 1, 2]])
 def test_a_text_whose_discounts_can_be_estimated(prune: list[int]) -> None:
     lines = draw_text(600)
