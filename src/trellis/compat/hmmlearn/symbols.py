@@ -8,6 +8,7 @@ import numpy as np
 
 from trellis.compat.hmmlearn.base import BaseHMM
 from trellis.compat.hmmlearn.utils import normalize
+from trellis.models.chain.emissions.counts import count_symbols
 
 __all__ = ["CategoricalHMM", "MultinomialHMM"]
 
@@ -111,9 +112,8 @@ class CategoricalHMM(BaseHMM):
         bwdlattice: Any,
     ) -> None:
         if "e" in self.params:
-            symbols, n_features = _symbols(X), stats["obs"].shape[1]
-            for state, weights in enumerate(posteriors.T):
-                stats["obs"][state] += np.bincount(symbols, weights, n_features)
+            n_features = stats["obs"].shape[1]
+            stats["obs"] += count_symbols(_symbols(X), posteriors, n_features).T
 
     def _do_mstep(self, stats: dict[str, Any]) -> None:
         super()._do_mstep(stats)

@@ -10,6 +10,7 @@ from trellis.errors import InputError
 from trellis.formats.native import Tensors
 from trellis.formats.parts import Parts
 from trellis.models.chain.emissions.base import Floats, Observations
+from trellis.models.chain.emissions.counts import count_symbols
 from trellis.models.chain.emissions.table import TableEmission
 
 __all__ = ["Categorical", "is_symbols"]
@@ -85,8 +86,7 @@ class Categorical(TableEmission):
     def statistics(self, values: Any, p: Floats) -> Any:
         """Return the expected counts, shape (symbols, states)."""
         n_symbols = len(self.symbols)
-        columns = [np.bincount(values, column, n_symbols + 1)[:n_symbols] for column in p.T]
-        return np.stack(columns, axis=1)
+        return count_symbols(values, p, n_symbols + 1)[:n_symbols]
 
     def sample(self, states: NDArray[np.int64], generator: np.random.Generator) -> list[Any]:
         """Draw symbols of the training data; unknown symbols are never drawn."""
