@@ -107,7 +107,7 @@ def count_symbols(symbols: NDArray[np.int64], p: Floats, n_symbols: int) -> Floa
     from scipy.sparse import csc_array
 
     # Column t of the matrix has a 1 in the row of its symbol. The product adds whole rows of p in
-    # the order of the positions. One np.bincount per state reads p with a stride: five times slower.
+    # the order of the positions. One np.bincount per state reads p with a stride: 5 times slower.
     n_positions = len(symbols)
     starts = np.arange(n_positions + 1)
     matrix = csc_array((np.ones(n_positions), symbols, starts), shape=(n_symbols, n_positions))
