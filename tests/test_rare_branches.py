@@ -110,11 +110,11 @@ def test_arrays_of_gensim_that_are_not_files(tmp_path: Path) -> None:
 
 
 def test_tensors_with_many_axes() -> None:
-    most = native_header._MAX_AXES
-    arrays = {"x": np.zeros((1,) * most)}
+    max_axes = native_header._MAX_AXES
+    arrays = {"x": np.zeros((1,) * max_axes)}
     assert native_header.lay_out(arrays) == arrays
-    with pytest.raises(InputError, match=f"tensor 'x' has {most + 1} axes: at most {most}"):
-        native_header.lay_out({"x": np.zeros((1,) * (most + 1))})
+    with pytest.raises(InputError, match=f"tensor 'x' has {max_axes + 1} axes: at most {max_axes}"):
+        native_header.lay_out({"x": np.zeros((1,) * (max_axes + 1))})
 
 
 def test_weights_that_are_not_numbers() -> None:

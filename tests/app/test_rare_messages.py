@@ -143,8 +143,8 @@ def test_a_full_cache_of_tokens_is_emptied(monkeypatch: pytest.MonkeyPatch) -> N
 
     expected, _ = traits()
     monkeypatch.setattr(survey, "_MAX_CACHED_TOKENS", 2)
-    found, inspector = traits()
-    assert found == expected
+    names, inspector = traits()
+    assert names == expected
     assert len(inspector._plain) + len(inspector._cache) == 2
 
 

@@ -65,21 +65,21 @@ def test_blocks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch, size: 
     rng = np.random.default_rng(0)
     X = [["xyz"[k] for k in rng.integers(3, size=n)] for n in (1, 3, 1, 2, 5, 8, 1, 7, 2)]
     functions = (of_all, lambda a, b: [f"{a}>{b}"], lambda x, i, b: {f"{x[i]}.{b}": 0.5})
-    whole = make(*functions)
-    expected = whole.learn_joint(X, None)
+    reference = make(*functions)
+    expected = reference.learn_joint(X, None)
     monkeypatch.setattr(joint_module, "_BLOCK_CELLS", size)
     features = make(*functions)
     cells = features.learn_joint(X, None)
-    assert sorted(features.joint_names()) == sorted(whole.joint_names())
+    assert sorted(features.joint_names()) == sorted(reference.joint_names())
     for part in ("state", "pairs", "constant"):
         entries = [
             sorted(table(getattr(cells, part), f.joint_names()))
-            for cells, f in ((cells, features), (expected, whole))
+            for cells, f in ((cells, features), (expected, reference))
         ]
         assert entries[0] == entries[1]
-    found = features.find(X).joint
-    assert found is not None
-    assert all(map(np.array_equal, found.arrays(), features.find(X).joint.arrays()))  # type: ignore[union-attr]
+    joint = features.find(X).joint
+    assert joint is not None
+    assert all(map(np.array_equal, joint.arrays(), features.find(X).joint.arrays()))  # type: ignore[union-attr]
 
 
 def test_scores_are_sums_of_weights() -> None:

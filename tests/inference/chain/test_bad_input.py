@@ -313,24 +313,24 @@ def test_unknown_isa() -> None:
 
 def forbidden_ways() -> dict[str, dict[str, Any]]:
     """Return chains without an allowed path, forbidden by one argument or by several."""
-    never = -np.inf
+    forbidden = -np.inf
     row = np.zeros((T, L))
-    row[3] = never
+    row[3] = forbidden
     mask = np.ones((T, L), dtype=bool)
     mask[3] = False
     gap = np.zeros((T - 1, L, L))
-    gap[2] = never
-    first = np.array([0.0, never, never, never])
-    stay = np.where(np.eye(L, dtype=bool), 0.0, never)
+    gap[2] = forbidden
+    first = np.array([0.0, forbidden, forbidden, forbidden])
+    stay = np.where(np.eye(L, dtype=bool), 0.0, forbidden)
     return {
         "unary": {"unary": row},
         "mask": {"mask": mask},
-        "transition": {"transition": np.full((L, L), never)},
+        "transition": {"transition": np.full((L, L), forbidden)},
         "gap": {"transition": gap},
-        "start": {"start": np.full(L, never)},
-        "end": {"end": np.full(L, never)},
+        "start": {"start": np.full(L, forbidden)},
+        "end": {"end": np.full(L, forbidden)},
         "no way from start to end": {"start": first, "transition": stay, "end": first[::-1]},
-        "everything": {name: np.full_like(value, never) for name, value in one().items()},
+        "everything": {name: np.full_like(value, forbidden) for name, value in one().items()},
         "one position": {"unary": np.zeros((1, L)), "start": first, "end": first[::-1]},
     }
 

@@ -309,10 +309,12 @@ def test_long_sequence_whose_only_paths_underflow(isa: str) -> None:
 
     T - 1 paths of score -10 T remain: log Z, marginals and entropy in closed form.
     """
-    length, never = 20_000, -np.inf
+    length, forbidden = 20_000, -np.inf
     unary = np.tile([0.0, -10.0, -10.0], (length, 1))
-    transition = np.array([[0.0, never, never], [never, 0.0, 0.0], [never, never, 0.0]])
-    start, end = np.array([0.0, 0.0, never]), np.array([never, never, 0.0])
+    transition = np.array(
+        [[0.0, forbidden, forbidden], [forbidden, 0.0, 0.0], [forbidden, forbidden, 0.0]]
+    )
+    start, end = np.array([0.0, 0.0, forbidden]), np.array([forbidden, forbidden, 0.0])
     scores = (unary, transition, start, end)
     n_paths = length - 1
     p = chain.marginals(*scores)

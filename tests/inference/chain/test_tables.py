@@ -114,11 +114,11 @@ def test_alpha_and_beta_give_the_marginals(isa: str) -> None:
 
 
 def test_a_label_out_of_reach_has_no_pointer() -> None:
-    never = -np.inf
+    forbidden = -np.inf
     table = chain.viterbi_table(
-        [[0.0, never], [0.0, 0.0], [never, 0.0]], [[0.0, never], [0.0, 0.0]]
+        [[0.0, forbidden], [0.0, 0.0], [forbidden, 0.0]], [[0.0, forbidden], [0.0, 0.0]]
     )
-    assert table.score.tolist() == [[0.0, never], [0.0, never], [never, never]]
+    assert table.score.tolist() == [[0.0, forbidden], [0.0, forbidden], [forbidden, forbidden]]
     assert table.back_pointer.tolist() == [[-1, -1], [0, -1], [-1, -1]]
 
 

@@ -65,9 +65,9 @@ def features(joint: Any, x: Any, i: int, previous: Any, label: Any) -> dict[str,
     values: dict[str, float] = {}
     for f in joint if isinstance(joint, list) else [joint]:
         arguments = {of_all: (x, i, previous, label), of_label: (x, i, label)}
-        found = f(*arguments.get(f, (previous, label)))
-        for name in found:
-            values[name] = values.get(name, 0.0) + (found[name] if isinstance(found, dict) else 1.0)
+        items = f(*arguments.get(f, (previous, label)))
+        for name in items:
+            values[name] = values.get(name, 0.0) + (items[name] if isinstance(items, dict) else 1.0)
     return values
 
 

@@ -97,8 +97,8 @@ def test_loss_follows_its_equation(n: int, seed: int, margin: float) -> None:
 def test_gradient_of_the_loss_equals_central_differences() -> None:
     rng = np.random.default_rng(1)
     a, b = (torch.from_numpy(x).requires_grad_() for x in rng.normal(size=(2, 4, 3)))
-    own = torch.eye(4, dtype=torch.bool).repeat(1, 2)
-    assert torch.autograd.gradcheck(lambda a, b: margin_loss(a, b, own, 0.9), (a, b))
+    paired = torch.eye(4, dtype=torch.bool).repeat(1, 2)
+    assert torch.autograd.gradcheck(lambda a, b: margin_loss(a, b, paired, 0.9), (a, b))
 
 
 # ---- training
