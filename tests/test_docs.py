@@ -99,7 +99,7 @@ def test_commands(page: Path, folder: Path) -> None:
                 env=environment,
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=300,
             )
             commands += 1
             assert run.returncode == 0, f"$ {command}\n{run.stderr}"

@@ -27,7 +27,7 @@ def run_python(code: str, **environment: str) -> subprocess.CompletedProcess[str
         cwd=Path(sys.executable).parent,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
 
 

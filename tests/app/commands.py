@@ -20,7 +20,7 @@ class Ran(NamedTuple):
     err: str
 
 
-def process(*arguments: Any, folder: Path, stdin: bytes = b"", timeout: float = 60) -> Ran:
+def process(*arguments: Any, folder: Path, stdin: bytes = b"", timeout: float = 300) -> Ran:
     """Run the command in a separate process and wait for it."""
     completed = subprocess.run(
         [*COMMAND, *map(str, arguments)],

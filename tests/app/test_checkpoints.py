@@ -295,7 +295,7 @@ def test_signals_to_a_process(trained: Path, number: signal.Signals) -> None:
     with start(*arguments, folder=trained) as running:
         wait_for(checkpoint, running)
         running.send_signal(number)
-        out, err = (part.decode() for part in running.communicate(timeout=60))
+        out, err = (part.decode() for part in running.communicate(timeout=300))
     assert running.returncode == 128 + number
     assert out == ""
     assert "Traceback" not in err
@@ -321,7 +321,7 @@ def test_a_signal_before_training_begins(tmp_path: Path) -> None:
         )  # returns when the command opens the pipe
         time.sleep(0.1)
         running.send_signal(signal.SIGINT)
-        _, err = running.communicate(timeout=60)
+        _, err = running.communicate(timeout=300)
         os.close(writer)
     assert running.returncode == 130
     assert err in (b"", b"trellis: interrupted\n")

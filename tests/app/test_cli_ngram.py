@@ -71,7 +71,7 @@ def test_symbols_in_the_text(run: Run, tmp_path: Path) -> None:
 def test_streams(tmp_path: Path) -> None:
     command = [*COMMAND, "ngram", "-", "--order", "3", "-o", "-", *FALLBACK]
     data = gzip.compress(("\n".join(LINES) + "\n").encode())
-    done = subprocess.run(command, input=data, capture_output=True, cwd=tmp_path, timeout=60)
+    done = subprocess.run(command, input=data, capture_output=True, cwd=tmp_path, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout == expect(tmp_path, 3)
 
@@ -134,7 +134,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         preexec_fn=_limit_files,
-        timeout=60,
+        timeout=300,
     )
     assert (done.returncode, done.stderr) == (1, b"trellis: folder: File too large\n")
     assert not os.listdir(tmp_path / "folder")
@@ -159,7 +159,7 @@ def test_ctrl_c_leaves_no_files(tmp_path: Path) -> None:
     while not os.listdir(tmp_path / "folder"):  # the training has started
         assert process.poll() is None, process.stderr.read()
     process.send_signal(signal.SIGINT)
-    _, message = process.communicate(timeout=60)
+    _, message = process.communicate(timeout=300)
     assert (process.returncode, message) == (130, b"trellis: interrupted\n")
     assert not os.listdir(tmp_path / "folder")
     assert sorted(os.listdir(tmp_path)) == ["folder", "text.txt"]

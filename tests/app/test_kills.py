@@ -82,7 +82,7 @@ def test_output_of_a_killed_command(folder: Path, arguments: list[str]) -> None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     running.wait(random.uniform(0, duration))
             running.kill()
-            _, err = running.communicate(timeout=60)
+            _, err = running.communicate(timeout=300)
         assert running.returncode in (0, -signal.SIGKILL), err
         assert output.read_bytes() in (b"old", new)
         leftovers += len(set(folder.glob(".*.tmp")) - left)
@@ -118,7 +118,7 @@ def killed(
             while running.poll() is None and set(folder.glob(".*.tmp")) <= left:
                 pass
         running.kill()
-        _, err = running.communicate(timeout=60)
+        _, err = running.communicate(timeout=300)
     return running.returncode, err
 
 

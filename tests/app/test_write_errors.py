@@ -88,7 +88,7 @@ def test_a_limit_of_the_file_size(folder: Path, arguments: list[str], limit: int
         [sys.executable, "-c", LIMITED, str(limit), *arguments],
         cwd=folder,
         capture_output=True,
-        timeout=60,
+        timeout=300,
     )
     names = (output, f"{output}.checkpoint") if arguments is TRAIN else (output,)
     assert completed.returncode == 1

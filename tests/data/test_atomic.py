@@ -127,7 +127,7 @@ def test_the_file_of_a_writer_that_is_alive_stays(path: Path) -> None:
         conll.write(path, X, Y)
         clear_leftovers(path)
         assert list_leftovers(path) == [left]
-        writer.communicate(b"\n", timeout=60)
+        writer.communicate(b"\n", timeout=300)
     assert writer.returncode == 0
     assert path.read_bytes() == b"new O\n" * 100_000
     assert list_leftovers(path) == []

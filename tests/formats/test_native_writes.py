@@ -61,7 +61,7 @@ def run(code: str, path: Path) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-c", start + code, str(path)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         cwd=Path(sys.executable).parent,
     )
 

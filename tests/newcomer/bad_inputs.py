@@ -351,7 +351,7 @@ def run_code(mistake: Mistake, folder: Path) -> str:
     """Return the last line of the traceback of code; raise AssertionError if it has no error."""
     if mistake.alone:
         command = [sys.executable, "-c", mistake.text]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
         return ran.stderr.splitlines()[-1]
     names: dict[str, Any] = {}
     with contextlib.chdir(folder), warnings.catch_warnings():

@@ -273,7 +273,7 @@ def test_pipes_and_standard_input(tmp_path: Path) -> None:
             [sys.executable, "-m", "trellis", "check", file, "--json"],
             input=(GOOD + "Lee I-PER\n").encode(),
             capture_output=True,
-            timeout=60,
+            timeout=300,
         )
         assert done.returncode == 1, done
         assert lines_of(json.loads(done.stdout), "scheme") == [121]

@@ -257,7 +257,7 @@ def test_compare_starts_without_rich(models: Path) -> None:
         cwd=models,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
 

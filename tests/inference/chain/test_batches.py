@@ -337,7 +337,7 @@ def test_threads_agree() -> None:
     with ThreadPoolExecutor(6) as threads:
         jobs = [threads.submit(run_all, chain, scores, rng()) for scores in batches * 4]
         for i, job in enumerate(jobs):
-            require_same(job.result(timeout=60), alone[i % len(batches)])
+            require_same(job.result(timeout=300), alone[i % len(batches)])
 
 
 def send_result(connection: Connection, scores: dict[str, Any]) -> None:
