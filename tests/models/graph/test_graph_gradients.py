@@ -10,21 +10,18 @@ from graph_data import OBJECTIVES, graphs, images
 
 from trellis import GraphCRF, GridCRF
 from trellis.models.chain.labels import encode
-from trellis.models.graph.losses import Targets
 from trellis.models.graph.samples import Shape
+from trellis.models.graph.targets import check_targets, encode_targets
 
 
 def objective_of(model: Any, X: Any, y: Any, weights: Any = None) -> tuple[Any, int]:
     """Return objective(w, gradient) and the number of weights."""
     samples = model._collect(X)
-    known = encode(model._flatten(y), np.diff(samples.node_begin))
-    model.allowed_ = None
-    if samples.types is not None:
-        model.allowed_ = np.zeros((2, len(known.classes)), dtype=bool)
-        model.allowed_[samples.types, known.label] = True
-    shape = Shape(len(known.classes), samples.nodes.shape[1], samples.edge_features.shape[1])
     v = np.ones(len(samples)) if weights is None else weights
-    targets = Targets(known.label.astype(np.int64), v)
+    classes, model.allowed_, targets = encode_targets(model._flatten(y), samples, v)
+    check_targets(model.objective, samples, targets)
+    widths = samples.nodes.shape[1], samples.edge_features.shape[1]
+    shape = Shape(len(classes), *widths, samples.clique_shapes)
     return model._objective_of(samples, targets, shape, model.objective), shape.size
 
 
@@ -89,7 +86,7 @@ def test_pseudolikelihood_is_the_sum_of_conditionals(rng: np.random.Generator) -
     w = rng.normal(size=size)
     samples = model._collect(X)
     labels = encode(y, np.diff(samples.node_begin)).label.astype(np.int64)
-    unary, tables = samples.scores(w, Shape(len(set(y[0])), 5, 1), None)
+    unary, (tables,) = samples.scores(w, Shape(len(set(y[0])), 5, 1), None)
 
     def score(labelling: np.ndarray) -> float:
         pairs = sum(tables[e, labelling[a], labelling[b]] for e, (a, b) in enumerate(samples.edges))

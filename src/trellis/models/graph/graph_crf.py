@@ -6,7 +6,8 @@ from numpy.typing import NDArray
 
 from trellis.models.graph.base import GraphModel
 from trellis.models.graph.inference import Engine, GraphEngine
-from trellis.models.graph.samples import Graph, Samples, collect
+from trellis.models.graph.samples import Graph, Samples
+from trellis.models.graph.validation import collect
 
 __all__ = ["Graph", "GraphCRF"]
 
