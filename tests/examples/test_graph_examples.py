@@ -39,7 +39,7 @@ def test_a_factorial_chain_is_a_chain_of_pairs_of_labels() -> None:
     fields = model._collect([graph])
     w = np.concatenate([model.coef_, model.intercept_[:, None]], axis=1)
     shape = Shape(5, w.shape[1], 3)
-    unary, tables = fields.scores(
+    unary, (tables,) = fields.scores(
         np.concatenate([w.ravel(), model.pair_coef_.ravel()]), shape, model.allowed_
     )
     table = {tuple(e): t for e, t in zip(fields.edges.tolist(), tables, strict=True)}
