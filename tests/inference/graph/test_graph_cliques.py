@@ -115,9 +115,21 @@ def test_the_bound_is_tight_on_trees_of_cliques(rng: np.random.Generator) -> Non
         assert_truth(upper, enumerate_all(cards, factors), 1e-9)
 
 
-def test_messages_are_those_of_the_reference(rng: np.random.Generator) -> None:
-    cards = [2, 3, 2, 2, 3]
-    g = FactorGraph(cards, random_cliques(rng, cards, (3, 3, 4, 2)))
+@pytest.mark.parametrize("schedule", ["parallel", "residual"])
+def test_a_tree_of_cliques_in_both_schedules(schedule: str, rng: np.random.Generator) -> None:
+    for forbidden in (0.0, 0.2):
+        factors = clique_tree(rng, MIXED)[:-4]
+        for scope, table in factors:
+            table[rng.random(table.shape) < forbidden] = -np.inf if len(scope) > 2 else 0.0
+        p = graph.marginals(FactorGraph(MIXED, factors), "bp", schedule=schedule)
+        assert_truth(p, enumerate_all(MIXED, factors), 1e-7)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 30.0, 1e4])
+def test_messages_are_those_of_the_reference(scale: float, rng: np.random.Generator) -> None:
+    """With large scores, terms of a sum underflow, and it is computed again in log space."""
+    cards = [2, 3, 1, 2, 3]
+    g = FactorGraph(cards, random_cliques(rng, cards, (3, 3, 4, 2, 5), scale))
     weights = spanning_forests(g).mean(axis=0)
     for iterations in (1, 2, 7):
         ours = propagate(g, maximise=False, weights=weights, max_iter=iterations)

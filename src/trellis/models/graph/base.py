@@ -33,8 +33,8 @@ from trellis.models.graph.inference import (
     INFERENCE,
     Engine,
     Settings,
+    build_factor_graph,
     check_decoder,
-    factor_graph,
     sample_scores,
     split_scores,
 )
@@ -409,7 +409,7 @@ class GraphModel(Saved, ABC, Estimator):
         sample does not have are left out.
         """
         return [
-            factor_graph(*one)
+            build_factor_graph(*one)
             for samples, _, scores in self._score_slices(X)
             for one in split_scores(samples, scores)
         ]

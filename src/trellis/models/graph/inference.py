@@ -27,8 +27,8 @@ __all__ = [
     "Marginals",
     "Settings",
     "better_labels",
+    "build_factor_graph",
     "check_decoder",
-    "factor_graph",
     "sample_scores",
     "split_scores",
 ]
@@ -91,7 +91,7 @@ class GraphEngine:
         # The structure is compiled once. The scores are filled in by `_with_scores`.
         tables = [np.zeros((len(f), *f.shape.dimensions(n_labels)[1:])) for f in samples.factors]
         unary = np.zeros((int(samples.node_begin[-1]), n_labels))
-        self._graph = factor_graph(samples, Scores(unary, tuple(tables)))
+        self._graph = build_factor_graph(samples, Scores(unary, tuple(tables)))
 
     def _with_scores(self, scores: Scores) -> graph.FactorGraph:
         return self._graph.rescored(
@@ -349,7 +349,7 @@ def check_decoder(inference: str, samples: Samples) -> None:
             )
 
 
-def factor_graph(samples: Samples, scores: Scores) -> graph.FactorGraph:
+def build_factor_graph(samples: Samples, scores: Scores) -> graph.FactorGraph:
     """Return the scores of some samples as factors of nodes, edges and each type of clique."""
     n_nodes, n_labels = scores.unary.shape
     factors = [(np.arange(n_nodes)[:, None], scores.unary)]
