@@ -209,8 +209,8 @@ def tree_reweighted(
 
     log Z(θ) ≤ Σ_T ρ_T log Z(θ_T) for any scores θ_T on trees with Σ_T ρ_T θ_T = θ. Any messages
     define such θ_T, so the bound also holds before convergence. A tree is a set of factors without
-    a loop: any two paths between variables share their factors. Before, each factor whose variables
-    are all in a larger one is added to it. The bound is exact if the remaining factors are a tree.
+    a loop; two factors that share two variables form a loop. Each factor whose variables are all in
+    a larger one is first added to it. The bound is exact if the remaining factors are a tree.
 
     >>> ring = FactorGraph([2] * 3, [([[0, 1], [1, 2], [2, 0]], [[1.0, 0.0], [0.0, 1.0]])])
     >>> bound = tree_reweighted(ring)
