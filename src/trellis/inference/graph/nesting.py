@@ -7,6 +7,7 @@ the pair to that of the clique removes the loop, and no labelling changes its sc
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -112,13 +113,10 @@ def find_nested(graph: FactorGraph) -> list[Nested]:
     Of several factors with the same variables, the first contains the others. Factors of one
     variable are never returned: they are part of every spanning forest.
     """
-    if graph.order <= 2 and not _has_parallel_pairs(graph):
-        return []
     scopes = [
-        (-entry.variables.shape[1], i, row, tuple(variables))
-        for i, entry in enumerate(graph.entries)
-        for row, variables in enumerate(entry.variables.tolist())
-        if entry.variables.shape[1] > 1
+        (-entry.variables.shape[1], i, row, tuple(entry.variables[row].tolist()))
+        for i, (entry, rows) in enumerate(zip(graph.entries, _sharing_rows(graph), strict=True))
+        for row in rows.tolist()
     ]
     outer_of: dict[int, list[tuple[int, int, tuple[int, ...]]]] = {}  # by variable
     groups: dict[tuple[int, int, tuple[int, ...]], list[tuple[int, int]]] = {}
@@ -137,12 +135,25 @@ def find_nested(graph: FactorGraph) -> list[Nested]:
     ]
 
 
-def _has_parallel_pairs(graph: FactorGraph) -> bool:
-    pairs = [entry.variables for entry in graph.entries if entry.variables.shape[1] == 2]
-    if not pairs:
-        return False
-    rows = np.sort(np.concatenate(pairs), axis=1)
-    return len(np.unique(rows[:, 0] * len(graph) + rows[:, 1])) < len(rows)
+def _sharing_rows(graph: FactorGraph) -> list[Integers]:
+    """Return the rows of each entry that share two variables with another factor.
+
+    Only these can be nested or contain another. Usually they are few, and the search is slow.
+    """
+    keys = []
+    for entry in graph.entries:
+        rows = np.sort(entry.variables, axis=1)
+        pairs = itertools.combinations(rows.T, 2)
+        keys.append([a * len(graph) + b for a, b in pairs])
+    all_keys = [np.zeros(0, dtype=np.int64), *itertools.chain.from_iterable(keys)]
+    _, number, counts = np.unique(np.concatenate(all_keys), return_inverse=True, return_counts=True)
+    is_shared, begin, result = counts[number.ravel()] > 1, 0, []
+    for entry, columns in zip(graph.entries, keys, strict=True):
+        end = begin + len(columns) * len(entry.variables)
+        shared = is_shared[begin:end].reshape(len(columns), len(entry.variables))
+        result.append(np.flatnonzero(shared.any(axis=0)))
+        begin = end
+    return result
 
 
 def _separate(entry: Factor) -> NDArray[np.float64]:
