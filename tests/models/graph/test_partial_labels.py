@@ -182,10 +182,11 @@ def test_gradients_of_grids(objective: str, rng: np.random.Generator) -> None:
 
 def test_the_score_counts_known_labels() -> None:
     X = [(np.eye(3), ())] * 2
-    model = GraphCRF("pseudolikelihood", l2=1e-3).fit(X, [["a", "b", "c"]] * 2)
-    assert model.score(X, [["a", None, "b"], [{"a", "c"}, {"a", "c"}, None]]) == pytest.approx(0.5)
+    model = GraphCRF("pseudolikelihood", l2=1e-3).fit(X, [[0, 1, 2]] * 2)
+    assert model.score(X, [[0, None, 1], [{0, 2}, frozenset({0, 1}), None]]) == pytest.approx(0.75)
+    assert model.score(X, [[0, None, 2], [{1, 2}, {0, 2}, {0, 1}]]) == pytest.approx(0.4)
     assert model.score(X, [[None] * 3] * 2) == 0.0
-    likelihoods = model.log_likelihood(X, [[None] * 3, [{"a", "b", "c"}, None, None]])
+    likelihoods = model.log_likelihood(X, [[None] * 3, [{0, 1, 2}, None, None]])
     np.testing.assert_allclose(likelihoods, 0.0, atol=1e-12)
 
 

@@ -199,14 +199,12 @@ class Samples:
         return np.repeat(np.arange(len(self)), np.diff(self.node_begin))
 
 
-def labels_of_types(types: Integers | None, allowed: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+def labels_of_types(types: Integers, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return True for the labels that nodes of each type can have, ``(types, labels)``.
 
     ``allowed`` ``(N, L)`` is True for the possible labels of each training node. A type has the
     labels of its nodes whose label is known, or known to be one of some.
     """
-    if types is None:
-        return None
     n_types, n_labels = int(types.max()) + 1, allowed.shape[1]
     is_informative = ~allowed.all(axis=1) | (n_labels == 1)
     labels = np.zeros((n_types, n_labels), dtype=np.bool_)

@@ -20,17 +20,14 @@ def encode_targets(
 ) -> tuple[tuple[Any, ...], NDArray[np.bool_] | None, Targets]:
     """Return the classes, the labels of each node type, and the targets of training."""
     encoded = encode_for_training(y, np.diff(samples.node_begin))
-    labels, n_labels = encoded.label.astype(np.int64), len(encoded.classes)
-    if samples.types is None and encoded.allowed is None:
-        return encoded.classes, None, Targets(labels, weights)
-    allowed = encoded.allowed
+    labels, allowed = encoded.label.astype(np.int64), encoded.allowed
+    types = None
+    if samples.types is not None:
+        is_possible = labels[:, None] == np.arange(len(encoded.classes))
+        types = labels_of_types(samples.types, is_possible if allowed is None else allowed)
+        allowed = None if allowed is None else allowed & types[samples.types]
     if allowed is None:
-        allowed = labels[:, None] == np.arange(n_labels)
-    types = labels_of_types(samples.types, allowed)
-    if encoded.allowed is None:
         return encoded.classes, types, Targets(labels, weights)
-    if types is not None and samples.types is not None:
-        allowed = allowed & types[samples.types]
     # A label is also known if the type of its node has no other.
     is_single = allowed.sum(axis=1) == 1
     labels = np.where(is_single, allowed.argmax(axis=1), -1)
