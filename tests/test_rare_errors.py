@@ -101,9 +101,9 @@ CALLS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: fitted_graph().score([GRAPH], []), InputError, "X has 1 samples, y has 0"),
     (lambda: fitted_graph().score([GRAPH], [[["a"]]]), InputError, "labels of sample 0 have sha"),
     (
-        lambda: fitted_graph().log_likelihood([GRAPH], [["a", None, "b"]]),
+        lambda: fitted_graph().log_likelihood([GRAPH], [["a", set(), "b"]]),
         InputError,
-        "y has unknown labels: every node needs a label",
+        "sequence 0, position 1: set() is not a set of labels",
     ),
     (
         lambda: fitted_graph().log_likelihood([GRAPH], [["a", "a", "b"]] * 2),

@@ -39,7 +39,7 @@ def test_a_factorial_chain_is_a_chain_of_pairs_of_labels() -> None:
     fields = model._collect([graph])
     w = np.concatenate([model.coef_, model.intercept_[:, None]], axis=1)
     shape = Shape(5, w.shape[1], 3)
-    unary, tables = fields.scores(
+    unary, (tables,) = fields.scores(
         np.concatenate([w.ravel(), model.pair_coef_.ravel()]), shape, model.allowed_
     )
     table = {tuple(e): t for e, t in zip(fields.edges.tolist(), tables, strict=True)}
@@ -121,3 +121,16 @@ def test_pair_weights_help_on_nuclei() -> None:
     crf = GridCRF(contrast=True, symmetric=True, max_iter=15).fit(X, [masks[i] for i in rows])
     assert crf.report_ is not None
     assert crf.report_.train_score > crf.report_.alone_score
+
+
+@pytest.mark.usefixtures("examples")
+def test_letters_with_cliques_of_three() -> None:
+    """Short words have no clique; the scores of a clique are those of its three letters."""
+    import ocr_letters
+
+    graphs = [ocr_letters.triples(np.eye(5)[:n]) for n in (1, 2, 3, 5)]
+    assert [len(graph[4]) for graph in graphs] == [0, 0, 1, 3]
+    assert graphs[-1][4].tolist() == [[0, 1, 2], [1, 2, 3], [2, 3, 4]]
+    model = GraphCRF(max_iter=2).fit(graphs, [[0], [0, 1], [0, 1, 0], [1, 0, 1, 0, 1]])
+    model.clique_coef_["cliques"][0, 1, 0, 0] = 1e3
+    assert model.predict(graphs[2:3])[0].tolist() == [1, 0, 0]

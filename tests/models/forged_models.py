@@ -33,6 +33,7 @@ SECONDS = 240  # after this time, the load of a forgery counts as a hang, also o
 # Errors that name a property which the model may have, but the small input has not.
 MEANINGFUL = re.compile(
     r"no allowed path|no labelling is allowed|\d columns, expected \d|\d node features and"
+    r"|the model was trained with|nodes and \d features; the model"
     r"|pass the function again|\d dimensions, expected \d"
 )
 MOST_ITEMS = 6  # of a list of metadata, the first items are changed
@@ -175,6 +176,12 @@ def graph_data() -> tuple[list[Any], list[Any]]:
     return [(nodes, edges)] * 2, [np.array(["a", "b", "a", "b"])] * 2
 
 
+def clique_data() -> tuple[list[Any], list[Any]]:
+    X, y = graph_data()
+    cliques, features = {"x": [[0, 1, 2]], "y": [[3, 2, 1, 0]]}, {"x": [[0.5]]}
+    return [(*x, None, None, cliques, features) for x in X], y
+
+
 def grid_data() -> tuple[list[Any], list[Any]]:
     truth = np.arange(12).reshape(3, 4) // 6
     return [truth * 1.5 - 0.3], [truth]
@@ -231,6 +238,9 @@ CASES: dict[str, Case] = {
     "graph": Case(
         lambda: make_graph(trellis.GraphCRF(max_iter=3, random_state=1)),
         use_graph(graph_data()[0]),
+    ),
+    "graph, cliques": Case(
+        lambda: trellis.GraphCRF(max_iter=3).fit(*clique_data()), use_graph(clique_data()[0])
     ),
     "grid": Case(lambda: trellis.GridCRF(max_iter=3).fit(*grid_data()), use_graph(grid_data()[0])),
     "word2vec": Case(lambda: made_embedding(trellis.Word2Vec(sample=0, **SMALL)), use_vectors),

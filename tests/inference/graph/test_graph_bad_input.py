@@ -154,11 +154,6 @@ def test_bad_options(method: str, options: dict[str, Any], message: str) -> None
         graph.marginals(FactorGraph([2, 2], [((0, 1), TWO)]), method, **options)
 
 
-def test_tree_reweighted_needs_pairs() -> None:
-    with pytest.raises(InputError, match="3 variables"):
-        graph.marginals(FactorGraph([2] * 3, [((0, 1, 2), np.zeros((2, 2, 2)))]), "trw")
-
-
 @pytest.mark.parametrize(
     "options",
     [{"n": 0}, {"burn_in": -1}, {"thin": 0}, {"chains": 0}, {"n": 2**40}, {"n": 1.5}],

@@ -6,33 +6,33 @@ from typing import Any
 
 import numpy as np
 import pytest
-from graph_data import OBJECTIVES, graphs, images
+from graph_data import OBJECTIVES, clique_graphs, graphs, images
 
 from trellis import GraphCRF, GridCRF
 from trellis.models.chain.labels import encode
-from trellis.models.graph.losses import Targets
 from trellis.models.graph.samples import Shape
+from trellis.models.graph.targets import check_targets, encode_targets
 
 
 def objective_of(model: Any, X: Any, y: Any, weights: Any = None) -> tuple[Any, int]:
     """Return objective(w, gradient) and the number of weights."""
     samples = model._collect(X)
-    known = encode(model._flatten(y), np.diff(samples.node_begin))
-    model.allowed_ = None
-    if samples.types is not None:
-        model.allowed_ = np.zeros((2, len(known.classes)), dtype=bool)
-        model.allowed_[samples.types, known.label] = True
-    shape = Shape(len(known.classes), samples.nodes.shape[1], samples.edge_features.shape[1])
     v = np.ones(len(samples)) if weights is None else weights
-    targets = Targets(known.label.astype(np.int64), v)
+    classes, model.allowed_, targets = encode_targets(model._flatten(y), samples, v)
+    check_targets(model.objective, samples, targets)
+    widths = samples.nodes.shape[1], samples.edge_features.shape[1]
+    shape = Shape(len(classes), *widths, samples.clique_shapes)
     return model._objective_of(samples, targets, shape, model.objective), shape.size
 
 
-def assert_gradient(objective: Any, w: np.ndarray, tolerance: float = 2e-6) -> None:
+def assert_gradient(
+    objective: Any, w: np.ndarray, tolerance: float = 2e-6, entries: Any = None
+) -> None:
+    """Compare the gradient with central differences, at all weights or at ``entries``."""
     gradient, other = np.empty_like(w), np.empty_like(w)
     objective(w, gradient)
     h = 1e-5
-    for i in range(len(w)):
+    for i in range(len(w)) if entries is None else entries:
         step = np.zeros_like(w)
         step[i] = h
         slope = (objective(w + step, other) - objective(w - step, other)) / (2 * h)
@@ -53,6 +53,16 @@ def test_graph_objectives_with_types(objective: str, rng: np.random.Generator) -
     X, y = graphs(rng, 4, types=True)
     f, size = objective_of(GraphCRF(objective, l2=0.0, fit_intercept=False), X, y)
     assert_gradient(f, 0.3 * rng.normal(size=size))
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_objectives_with_cliques(objective: str, symmetric: bool, rng: np.random.Generator) -> None:
+    X, y = clique_graphs(rng, 3)
+    model = GraphCRF(objective, l2=0.3, symmetric=symmetric, max_sweeps=5000, damping=0.4)
+    f, size = objective_of(model, X, y, np.array([1.0, 0.5, 2.0]))
+    entries = rng.permutation(size)[:80]
+    assert_gradient(f, 0.3 * rng.normal(size=size), entries=entries)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -89,7 +99,7 @@ def test_pseudolikelihood_is_the_sum_of_conditionals(rng: np.random.Generator) -
     w = rng.normal(size=size)
     samples = model._collect(X)
     labels = encode(y, np.diff(samples.node_begin)).label.astype(np.int64)
-    unary, tables = samples.scores(w, Shape(len(set(y[0])), 5, 1), None)
+    unary, (tables,) = samples.scores(w, Shape(len(set(y[0])), 5, 1), None)
 
     def score(labelling: np.ndarray) -> float:
         pairs = sum(tables[e, labelling[a], labelling[b]] for e, (a, b) in enumerate(samples.edges))

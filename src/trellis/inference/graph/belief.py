@@ -17,13 +17,14 @@ from trellis.checks import as_integer, one_of
 from trellis.errors import InfeasibleError, InputError
 from trellis.inference.graph.exact import MAX_ENTRIES, exact_marginals
 from trellis.inference.graph.factors import FactorGraph
+from trellis.inference.graph.nesting import Merged
 from trellis.inference.graph.results import Best, Doubles, Integers, Marginals
 from trellis.native import resolve_jobs
 
 __all__ = ["belief_propagation", "max_product", "tree_reweighted"]
 
 _SCHEDULES = ("parallel", "residual")
-# The weight of an edge is the fraction of forests that contain it. With 4 forests or more, all
+# The weight of a factor is the fraction of forests that contain it. With 4 forests or more, all
 # edges have similar weights.
 _MIN_TREES = 4
 Choice: TypeAlias = NDArray[np.bool_]
@@ -207,22 +208,21 @@ def tree_reweighted(
     """Compute an upper bound of log Z from spanning trees, and the beliefs at its minimum.
 
     log Z(θ) ≤ Σ_T ρ_T log Z(θ_T) for any scores θ_T on trees with Σ_T ρ_T θ_T = θ. Any messages
-    define such θ_T, so the bound also holds before convergence. Factors must have at most two
-    variables.
+    define such θ_T, so the bound also holds before convergence. A tree is a set of factors without
+    a loop; two factors that share two variables form a loop. Each factor whose variables are all in
+    a larger one is first added to it. The bound is exact if the remaining factors are a tree.
 
     >>> ring = FactorGraph([2] * 3, [([[0, 1], [1, 2], [2, 0]], [[1.0, 0.0], [0.0, 1.0]])])
     >>> bound = tree_reweighted(ring)
     >>> bound.kind, bound.log_partition > exact_marginals(ring).log_partition
     ('upper bound', True)
     """
-    if graph.order > 2:
-        raise InputError(
-            f"a factor has {graph.order} variables: tree_reweighted supports at most two"
-        )
-    trees = spanning_forests(graph)
+    merged = Merged(graph)
+    merged_graph = merged.rescored(graph)
+    trees = spanning_forests(merged_graph)
     weights = trees.mean(axis=0)
     beliefs = propagate(
-        graph,
+        merged_graph,
         maximise=False,
         weights=weights,
         damping=damping,
@@ -230,37 +230,34 @@ def tree_reweighted(
         tolerance=tolerance,
         n_jobs=n_jobs,
     )
-    upper_bound = _tree_bound(graph, beliefs, trees, n_jobs)
-    return _marginals(graph, beliefs, upper_bound, "upper bound")
+    upper_bound = _tree_bound(merged_graph, beliefs, trees, n_jobs)
+    unmerged = beliefs._replace(factors=merged.unmerged(beliefs.factors))
+    return _marginals(graph, unmerged, upper_bound, "upper bound")
 
 
 def spanning_forests(graph: FactorGraph) -> Choice:
     """Return for each spanning forest which factors it contains, bool (forests, factors).
 
-    Every forest contains all factors of one variable, and every pair is in at least one forest.
+    Every forest contains all factors of one variable, and every other factor is in at least one
+    forest. A factor of three or more variables joins as many trees.
     """
-    ends = np.concatenate(
-        [
-            np.zeros((0, 2), dtype=np.int64),
-            *(entry.variables[:, [0, -1]] for entry in graph.entries),
-        ]
-    )
-    has_one_variable = ends[:, 0] == ends[:, 1]
-    use_counts = np.zeros(len(ends), dtype=np.int64)
+    scopes: list[list[int]] = [row for e in graph.entries for row in e.variables.tolist()]
+    has_one_variable = np.array([len(scope) == 1 for scope in scopes], dtype=np.bool_)
+    use_counts = np.zeros(len(scopes), dtype=np.int64)
     forests: list[Choice] = []
     while len(forests) < _MIN_TREES or not (use_counts[~has_one_variable] > 0).all():
         forest = has_one_variable.copy()
         parent = list(range(len(graph)))
-        # Kruskal's algorithm. Edges that few forests contain are first in the order.
-        for factor in np.lexsort((np.arange(len(ends)), use_counts)).tolist():
-            if not has_one_variable[factor]:
-                root_a, root_b = (
-                    _find_root(parent, int(ends[factor, 0])),
-                    _find_root(parent, int(ends[factor, 1])),
-                )
-                if root_a != root_b:
-                    parent[root_a] = root_b
-                    forest[factor] = True
+        # Kruskal's algorithm. Factors that few forests contain are first in the order.
+        for factor in np.lexsort((np.arange(len(scopes)), use_counts)).tolist():
+            if has_one_variable[factor]:
+                continue
+            roots = {_find_root(parent, v) for v in scopes[factor]}
+            if len(roots) == len(scopes[factor]):  # no two variables are in the same tree
+                new_root = roots.pop()
+                for root in roots:
+                    parent[root] = new_root
+                forest[factor] = True
         use_counts += forest
         forests.append(forest)
     return np.array(forests)
@@ -285,11 +282,7 @@ def _tree_bound(graph: FactorGraph, beliefs: Beliefs, trees: Choice, n_jobs: int
         sizes = entry.table.shape[1:]
         flat_messages = beliefs.messages[offset : offset + count * sum(sizes)].reshape(count, -1)
         offset += flat_messages.size
-        message_sum = (
-            flat_messages
-            if order == 1
-            else flat_messages[:, : sizes[0], None] + flat_messages[:, None, sizes[0] :]
-        )
+        message_sum = _add_messages(flat_messages, sizes)
         scale = 1.0 / weights[first : first + count].reshape(-1, *(1,) * order)
         with np.errstate(invalid="ignore"):
             tables = entry.table * scale - message_sum
@@ -316,6 +309,17 @@ def _tree_bound(graph: FactorGraph, beliefs: Beliefs, trees: Choice, n_jobs: int
             exact_marginals(tree, max_entries=MAX_ENTRIES, n_jobs=n_jobs).log_partition
         )
     return float(np.mean(log_partitions))
+
+
+def _add_messages(flat_messages: Doubles, sizes: tuple[int, ...]) -> Doubles:
+    """Return Σ_v m_fv(y_v) for all labels of each factor, shape (factors, *sizes)."""
+    total = np.zeros((len(flat_messages), *sizes))
+    splits = np.split(flat_messages, np.cumsum(sizes)[:-1], axis=1)
+    for axis, message in enumerate(splits):
+        shape = [1] * len(sizes)
+        shape[axis] = sizes[axis]
+        total = total + message.reshape(-1, *shape)
+    return total
 
 
 def _log(p: Doubles) -> Doubles:

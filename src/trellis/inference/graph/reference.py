@@ -71,26 +71,25 @@ def best(graph):
     return Best(np.array(labels, dtype=np.int64), score, True, True, 1, 0.0)
 
 
-def propagate(graph, iterations, add=_logsumexp):
-    """Iterate m_fv(y_v) = add over y_u of θ_f + Σ_u cavity_u(y_u); return the beliefs."""
+def propagate(graph, iterations, add=_logsumexp, weights=None):
+    """Iterate m_fv(y_v) = add over y_u of θ_f / ρ_f + Σ_u cavity_u(y_u); return the beliefs.
+
+    cavity_u = b_u - m_fu, b_u = Σ_f ρ_f m_fu. All ρ_f are 1 without ``weights``.
+    """
     factors, cards = list(_factors(graph)), graph.cardinalities
+    weights = np.ones(len(factors)) if weights is None else weights
     m = {(f, v): np.zeros(cards[v]) for f, (scope, _) in enumerate(factors) for v in scope}
+
+    def belief(v, messages):
+        return sum((weights[f] * x for (f, u), x in messages.items() if u == v), np.zeros(cards[v]))
+
     for _ in range(iterations):
         old_messages = dict(m)
         for f, v in m:
             scope, table = factors[f]
-            cavities = []
-            for u in scope:
-                cavity = sum(
-                    (x for (g, w), x in old_messages.items() if w == u and g != f),
-                    np.zeros(cards[u]),
-                )
-                cavities += [((u,), cavity)] if u != v else []
             neighbours = tuple(u for u in scope if u != v)
-            x = _sum_tables([(scope, table), *cavities], (v, *neighbours), cards)
-            x = x.reshape(cards[v], -1)
-            m[f, v] = add(x, 1)
+            cavities = [((u,), belief(u, old_messages) - old_messages[f, u]) for u in neighbours]
+            x = _sum_tables([(scope, table / weights[f]), *cavities], (v, *neighbours), cards)
+            m[f, v] = add(x.reshape(cards[v], -1), 1)
             m[f, v] = m[f, v] - m[f, v].max()
-    return [
-        sum((x for (_, w), x in m.items() if w == v), np.zeros(cards[v])) for v in range(len(cards))
-    ]
+    return [belief(v, m) for v in range(len(cards))]

@@ -1,6 +1,6 @@
 """The base class of GraphCRF and GridCRF.
 
-p(y | x) = exp(Σ_v w · φ(x, y_v) + Σ_e P · ψ(x, y_e)) / Z(x)
+p(y | x) = exp(Σ_v w · φ(x, y_v) + Σ_c P · ψ(x, y_c)) / Z(x), with edges and larger cliques c
 """
 
 import logging
@@ -23,19 +23,21 @@ from trellis.checks import (
 )
 from trellis.errors import InputError
 from trellis.estimator import Estimator, Predictions, check_fitted, names_arguments
-from trellis.formats.native import Tensors, expect, finite
-from trellis.formats.parts import (
-    Parts,
-    Saved,
-    read_classes,
-    read_parameters,
-    read_training,
-    stored_labels,
-    stored_parameters,
-    training_record,
-)
+from trellis.formats.native import Tensors
+from trellis.formats.parts import Parts, Saved, read_parameters
+from trellis.inference.graph import FactorGraph
 from trellis.models.chain.labels import as_array, encode
-from trellis.models.graph.inference import INFERENCE, Engine, Settings, sample_scores
+from trellis.models.graph import storage
+from trellis.models.graph.cliques import CliqueShape, check_table_sizes, symmetric_weights
+from trellis.models.graph.inference import (
+    INFERENCE,
+    Engine,
+    Settings,
+    build_factor_graph,
+    check_decoder,
+    sample_scores,
+    split_scores,
+)
 from trellis.models.graph.losses import (
     MAX_RESIDUAL,
     MESSAGES,
@@ -44,8 +46,15 @@ from trellis.models.graph.losses import (
     Targets,
     loss_of,
 )
-from trellis.models.graph.samples import Doubles, Samples, Scores, Shape, labels_of_types
+from trellis.models.graph.samples import Doubles, Samples, Scores, Shape
+from trellis.models.graph.targets import (
+    check_targets,
+    count_correct,
+    encode_targets,
+    restrict_labels,
+)
 from trellis.models.graph.training import Report, SingleSamples, train_by_messages
+from trellis.models.graph.validation import match_model
 from trellis.native import isa, resolve_jobs
 from trellis.optim import lbfgs
 from trellis.optim.display import describe_iteration, show_progress
@@ -60,8 +69,6 @@ _SLICE_ENTRIES = 1 << 22  # largest number of table entries of one slice of samp
 _EPOCHS = {"perceptron": 30, "ssvm": 50}  # default of max_iter for objectives without a gradient
 # The duality gap of Frank–Wolfe is about 1 / epochs, so a smaller gap would take too long.
 _MIN_GAP = 1e-3
-_NOT_STORED = ("n_jobs", "verbose")  # they depend on the machine and on the user
-_HISTORIES = ("losses",)
 # The upper limit of max_sweeps. If messages do not converge, every prediction runs max_sweeps
 # sweeps: a larger number in a forged file would make the program hang.
 _MAX_SWEEPS = 100_000
@@ -80,6 +87,8 @@ class GraphModel(Saved, ABC, Estimator):
     """``(labels,)``"""
     pair_coef_: Doubles
     """``(edge features, labels, labels)``: weights of pairs of labels."""
+    clique_coef_: dict[str, Doubles]
+    """``(features, labels, …, labels)`` for each type of clique, with one axis for each node."""
     allowed_: NDArray[np.bool_] | None
     """``(types, labels)``: the labels that nodes of a type can have; None without types."""
     n_iter_: int
@@ -149,6 +158,7 @@ class GraphModel(Saved, ABC, Estimator):
     ) -> Self:
         """Learn the weights from samples X and their labels y.
 
+        A label of ``None`` is unknown. A set of labels means that one of them is correct.
         ``callback`` is called after each iteration; a truthy return value stops training.
         """
         with unchanged_on_error(self), show_progress(type(self).__name__, self.verbose) as draw:
@@ -165,15 +175,22 @@ class GraphModel(Saved, ABC, Estimator):
     def _fit(self, X: Any, y: Any, sample_weight: Any, callback: Any) -> None:
         self._check_parameters()
         samples = self._collect(X)
-        encoded = encode(self._flatten(y, samples), np.diff(samples.node_begin))
-        if encoded.allowed is not None:
-            raise InputError("y has unknown labels: graph models need a label for every node")
-        labels = encoded.label.astype(np.int64)
         weights = sample_weights(sample_weight, len(samples))
-        targets = Targets(labels, np.ones(len(samples)) if weights is None else weights)
-        self.classes_ = as_array(encoded.classes)
-        self.allowed_ = labels_of_types(samples.types, labels, len(encoded.classes))
-        shape = Shape(len(encoded.classes), samples.nodes.shape[1], samples.edge_features.shape[1])
+        classes, self.allowed_, targets = encode_targets(
+            self._flatten(y, samples),
+            samples,
+            np.ones(len(samples)) if weights is None else weights,
+        )
+        check_targets(self.objective, samples, targets)
+        check_decoder(self.inference, samples)
+        check_table_sizes(samples.clique_shapes, len(classes))
+        self.classes_ = as_array(classes)
+        shape = Shape(
+            len(classes),
+            samples.nodes.shape[1],
+            samples.edge_features.shape[1],
+            samples.clique_shapes,
+        )
         self.losses_, self.report_ = [], None
 
         def after_iteration(progress: Progress) -> bool:
@@ -281,28 +298,32 @@ class GraphModel(Saved, ABC, Estimator):
         self, samples: Samples, targets: Targets, n_labels: int
     ) -> Iterator[tuple[Samples, Targets, Engine]]:
         """Yield slices of the samples whose tables fit into memory together."""
-        for begin, end in samples.slices(n_labels * n_labels, _SLICE_ENTRIES):
+        for begin, end in samples.slices(n_labels, _SLICE_ENTRIES):
             slice_samples = samples.part(begin, end)
             nodes = slice(*samples.node_begin[[begin, end]])
-            slice_targets = Targets(targets.labels[nodes], targets.weights[begin:end])
+            slice_targets = targets.part(begin, end, nodes)
             yield slice_samples, slice_targets, self._create_engine(slice_samples, n_labels)
 
     def _tie_weights(self, w: Doubles, shape: Shape) -> Doubles:
-        """Return w with equal weights of (a, b) and (b, a), if the model is symmetric."""
+        """Return w with equal weights for all orders of the labels, if the model is symmetric."""
         if not self.symmetric:
             return w
         tied_w = w.copy()
-        _, pairs = shape.split(tied_w)
-        pairs[:] = 0.5 * (pairs + pairs.transpose(0, 2, 1))
+        for weights in shape.split(tied_w)[1:]:
+            weights[:] = symmetric_weights(weights)
         return tied_w
 
     def _set_weights(self, w: Doubles, shape: Shape) -> None:
-        node_weights, pair_weights = shape.split(self._tie_weights(w, shape).copy())
+        node_weights, pair_weights, *clique_weights = shape.split(
+            self._tie_weights(w, shape).copy()
+        )
         self.coef_ = node_weights[:, :-1].copy() if self.fit_intercept else node_weights
         self.intercept_ = (
             node_weights[:, -1].copy() if self.fit_intercept else np.zeros(shape.n_labels)
         )
         self.pair_coef_ = pair_weights
+        names = [clique.name for clique in shape.cliques]
+        self.clique_coef_ = dict(zip(names, clique_weights, strict=True))
 
     # ---- prediction
 
@@ -312,48 +333,27 @@ class GraphModel(Saved, ABC, Estimator):
     def _score_slices(self, X: Any) -> Iterator[tuple[Samples, Engine, Scores]]:
         """Yield slices of the samples, each with its inference engine and its scores."""
         self._check_fitted()
-        samples = self._collect(X)
-        self._check_samples(samples)
-        n_labels = len(self.classes_)
-        shape = Shape(n_labels, *self._count_features())
-        nodes = np.concatenate([self.coef_, self.intercept_[:, None]], axis=1)
-        w = np.concatenate(
-            [(nodes if self.fit_intercept else self.coef_).ravel(), self.pair_coef_.ravel()]
-        )
-        for begin, end in samples.slices(n_labels**2, _SLICE_ENTRIES):
+        shape = self._shape()
+        samples = match_model(self._collect(X), shape, self.allowed_, bool(self.fit_intercept))
+        check_decoder(self.inference, samples)
+        nodes = self.coef_
+        if self.fit_intercept:
+            nodes = np.concatenate([self.coef_, self.intercept_[:, None]], axis=1)
+        weights = (nodes, self.pair_coef_, *self.clique_coef_.values())
+        w = np.concatenate([array.ravel() for array in weights])
+        for begin, end in samples.slices(shape.n_labels, _SLICE_ENTRIES):
             slice_samples = samples.part(begin, end)
-            yield (
-                slice_samples,
-                self._create_engine(slice_samples, n_labels),
-                slice_samples.scores(w, shape, self.allowed_),
-            )
+            scores = slice_samples.scores(w, shape, self.allowed_)
+            yield slice_samples, self._create_engine(slice_samples, shape.n_labels), scores
 
-    def _count_features(self) -> tuple[int, int]:
-        """Return the numbers of node features and of edge features, constants included."""
-        return self.coef_.shape[1] + bool(self.fit_intercept), len(self.pair_coef_)
-
-    def _check_samples(self, samples: Samples) -> None:
-        """Raise InputError unless the features and types are those of the training samples."""
-        n_node_features, n_edge_features = self._count_features()
-        if (samples.nodes.shape[1], samples.edge_features.shape[1]) != (
-            n_node_features,
-            n_edge_features,
-        ):
-            has_intercept = bool(self.fit_intercept)
-            raise InputError(
-                f"X has {samples.nodes.shape[1] - has_intercept} node features and "
-                f"{samples.edge_features.shape[1] - 1} edge features; "
-                f"the model has {n_node_features - has_intercept} and {n_edge_features - 1}"
-            )
-        if self.allowed_ is None:
-            return
-        if samples.types is None:
-            raise InputError("X has no node_types: the model was trained with node_types")
-        if samples.types.max() >= len(self.allowed_):
-            raise InputError(
-                f"X has node type {samples.types.max()}: "
-                f"the types in training were 0 to {len(self.allowed_) - 1}"
-            )
+    def _shape(self) -> Shape:
+        """Return the sizes of the fitted model."""
+        n_node_features = self.coef_.shape[1] + bool(self.fit_intercept)
+        cliques = (
+            CliqueShape(name, weights.ndim - 1, len(weights))
+            for name, weights in self.clique_coef_.items()
+        )
+        return Shape(len(self.classes_), n_node_features, len(self.pair_coef_), tuple(cliques))
 
     def predict(self, X: Any) -> list[NDArray[Any]]:
         """argmax_y p(y | x) of each sample; an approximation if ``inference`` is not exact."""
@@ -379,7 +379,10 @@ class GraphModel(Saved, ABC, Estimator):
         return marginals
 
     def log_likelihood(self, X: Any, y: Any) -> Doubles:
-        """log p(y | x) of each sample: exact, or with the Bethe approximation of log Z."""
+        """log p(y | x) of each sample: exact, or with the log Z of the method of ``inference``.
+
+        With unknown labels, it is the logarithm of the sum of p over the labellings that y allows.
+        """
         self._check_fitted()
         values, begin = [], 0
         labels = list(self._flatten(y))
@@ -387,17 +390,35 @@ class GraphModel(Saved, ABC, Estimator):
         for samples, engine, scores in self._score_slices(X):
             end = begin + len(samples)
             encoded = encode(labels[begin:end], np.diff(samples.node_begin), classes)
-            if encoded.allowed is not None:
-                raise InputError("y has unknown labels: every node needs a label")
             begin = end
             log_z = engine.marginals(scores).log_z
-            values.append(sample_scores(samples, encoded.label.astype(np.int64), scores) - log_z)
+            if encoded.allowed is None:
+                level = sample_scores(samples, encoded.label.astype(np.int64), scores)
+            else:
+                restricted, is_possible = restrict_labels(samples, scores, encoded.allowed)
+                level = np.where(is_possible, engine.marginals(restricted).log_z, -np.inf)
+            values.append(level - log_z)
         if begin != len(labels):
             raise InputError(f"X has {begin} samples, y has {len(labels)}")
         return np.concatenate(values)
 
+    def factor_graphs(self, X: Any) -> list[FactorGraph]:
+        """Return the scores of each sample, for the functions of `trellis.inference.graph`.
+
+        The factors are the nodes, the edges, and the types of cliques sorted by name; those that a
+        sample does not have are left out.
+        """
+        return [
+            build_factor_graph(*one)
+            for samples, _, scores in self._score_slices(X)
+            for one in split_scores(samples, scores)
+        ]
+
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the fraction of nodes whose label is predicted correctly."""
+        """Return the fraction of nodes whose label is predicted correctly.
+
+        Nodes with the label ``None`` do not count. A set of labels has the correct one in it.
+        """
         predictions = self.predict(X)
         if len(predictions) != len(y):
             raise InputError(f"X has {len(predictions)} samples, y has {len(y)}")
@@ -409,8 +430,9 @@ class GraphModel(Saved, ABC, Estimator):
                     f"labels of sample {i} have shape {np.shape(labels)}: must be {predicted.shape}"
                 )
             weight = 1.0 if weights is None else weights[i]
-            weighted_correct += weight * int(np.sum(predicted == np.asarray(labels)))
-            weighted_total += weight * predicted.size
+            n_correct, n_known = count_correct(predicted, labels)
+            weighted_correct += weight * n_correct
+            weighted_total += weight * n_known
         return weighted_correct / weighted_total if weighted_total else 0.0
 
     def _split_by_sample(self, samples: Samples, rows: NDArray[Any]) -> list[NDArray[Any]]:
@@ -423,29 +445,12 @@ class GraphModel(Saved, ABC, Estimator):
     def to_parts(self) -> Parts:
         """Return the metadata and the tensors of the fitted model."""
         self._check_fitted()
-        meta = {
-            "parameters": stored_parameters(self, _NOT_STORED),
-            "classes": stored_labels(self.classes_.tolist()),
-            "training": training_record(self, _HISTORIES),
-        }
-        tensors = {"coef": self.coef_, "intercept": self.intercept_, "pairs": self.pair_coef_}
-        return meta, tensors if self.allowed_ is None else {**tensors, "allowed": self.allowed_}
+        return storage.to_parts(self)
 
     @classmethod
     def from_parts(cls, meta: dict[str, Any], tensors: Tensors) -> Self:
         """Return the model with these parts; raise InputError if a part is missing or invalid."""
         model = cls(**read_parameters(cls, meta, ("verbose",)))
         model._check_parameters()
-        model.classes_ = as_array(tuple(read_classes(meta)))
-        n_labels = len(model.classes_)
-        expect(tensors, "coef", np.float64, (n_labels, None))
-        expect(tensors, "intercept", np.float64, (n_labels,))
-        expect(tensors, "pairs", np.float64, (None, n_labels, n_labels))
-        model.coef_, model.intercept_ = finite(tensors, "coef"), finite(tensors, "intercept")
-        model.pair_coef_, model.allowed_ = finite(tensors, "pairs"), None
-        if len(model.pair_coef_) == 0:
-            raise InputError("pairs is empty: the weights of the constant edge feature are needed")
-        if "allowed" in tensors:
-            model.allowed_ = expect(tensors, "allowed", np.bool_, (None, n_labels))
-        read_training(model, meta, _HISTORIES)
+        storage.read_fitted(model, meta, tensors)
         return model

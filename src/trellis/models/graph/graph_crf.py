@@ -1,4 +1,4 @@
-"""The CRF on any graph: p(y | x) = exp(Σ_v u_v(y_v) + Σ_e t_e(y_a, y_b)) / Z(x)."""
+"""The CRF on any graph: p(y | x) = exp(Σ_v u_v(y_v) + Σ_e t_e(y_a, y_b) + Σ_c t_c(y_c)) / Z(x)."""
 
 from typing import Any
 
@@ -6,7 +6,8 @@ from numpy.typing import NDArray
 
 from trellis.models.graph.base import GraphModel
 from trellis.models.graph.inference import Engine, GraphEngine
-from trellis.models.graph.samples import Graph, Samples, collect
+from trellis.models.graph.samples import Graph, Samples
+from trellis.models.graph.validation import collect
 
 __all__ = ["Graph", "GraphCRF"]
 
@@ -14,11 +15,12 @@ __all__ = ["Graph", "GraphCRF"]
 class GraphCRF(GraphModel):
     """A conditional random field on graphs; each sample has its own graph.
 
-    u_v(y) = w_y · x_v and t_e(a, b) = P₀[a, b] + Σ_k P_k[a, b] f_ek; trained to minimise
-    Σᵢ lossᵢ(w) + l2/2 ‖w‖² + l1 ‖w‖₁.
+    u_v(y) = w_y · x_v and t_e(a, b) = P₀[a, b] + Σ_k P_k[a, b] f_ek, and likewise for cliques of
+    three and more nodes; trained to minimise Σᵢ lossᵢ(w) + l2/2 ‖w‖² + l1 ‖w‖₁.
 
-    X is a list of tuples (nodes, edges, edge_features, node_types); the last two are optional. See
-    `trellis.models.graph.samples.Graph`. y is a list of label arrays, one label for each node.
+    X is a list of tuples (nodes, edges, edge_features, node_types, cliques, clique_features); all
+    but the first are optional. See `trellis.models.graph.samples.Graph`. y is a list of label
+    arrays, one label for each node: ``None`` if it is unknown, a set if it is one of several.
 
     >>> import numpy as np
     >>> ring = [[0, 1], [1, 2], [2, 3], [3, 0]]
@@ -27,26 +29,42 @@ class GraphCRF(GraphModel):
     >>> crf.predict([(np.array([[-0.5], [0.1], [-0.5], [-0.5]]), ring)])[0].tolist()
     ['down', 'down', 'down', 'down']
 
+    A clique of three nodes has a score for each combination of their labels. Here the third label
+    is 1 if the first two differ, which no pair of labels shows:
+
+    >>> X = [(np.zeros((3, 1)), (), None, None, [[0, 1, 2]])] * 4
+    >>> y = [[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0]]
+    >>> crf = GraphCRF(l2=0.1).fit(X, y)
+    >>> crf.clique_coef_["cliques"][0, 1].round(1)  # the first label is 1
+    array([[-1.1,  1.1],
+           [ 1.1, -1.1]])
+    >>> np.exp(crf.log_likelihood(X[:1], [[0, None, 0]])).round(2)  # p(0, 0, 0) + p(0, 1, 0)
+    array([0.25])
+
     Parameters
     ----------
     objective
         The loss. "likelihood": -log p(y | x), exact; the graphs must not be too wide.
         "pseudolikelihood": -Σ_v log p(y_v | x, correct labels of its neighbours); needs no
-        inference. "trw": the likelihood with the tree-reweighted upper bound of log Z; this loss is
-        convex, and its minimum is never above the loss of a model without edges. "bethe":
-        the likelihood with log Z of loopy belief propagation, which is not a bound; steps to
-        weights where the messages do not converge are rejected. "perceptron": the averaged
-        perceptron. "ssvm": the hinge loss with a Hamming margin, by block-coordinate Frank–Wolfe.
+        inference; with unknown labels, over the nodes whose neighbours have known labels. "trw":
+        the likelihood with the tree-reweighted upper bound of log Z; this loss is convex, and its
+        minimum is never above the loss of a model without edges. "bethe": the likelihood with log Z
+        of loopy belief propagation, which is not a bound; steps to weights where the messages do
+        not converge are rejected. "perceptron": the averaged perceptron. "ssvm": the hinge loss
+        with a Hamming margin, by block-coordinate Frank–Wolfe.
+        The last two need a label for every node.
     l2, l1
         Strengths of the penalties. They apply to every weight, including the intercepts.
     inference
         How labels and marginals are computed: "exact", "bp" (loopy belief propagation), "trw", or
         "auto". With "auto", a model trained with "trw" uses "trw"; any other is exact if the tables
-        fit into memory, and uses "bp" otherwise. "expansion", "cut" and "icm" are for labels only.
+        fit into memory, and uses "bp" otherwise. "expansion", "cut" and "icm" are for labels only;
+        "expansion" and "cut" do not support cliques of three or more nodes.
         If inference is not exact, ICM improves two labellings, those of max-product and of the
         marginals, and the better one is returned.
     symmetric
-        Whether the pairs (a, b) and (b, a) have the same weight. Edges then have no direction.
+        Whether the pairs (a, b) and (b, a) have the same weight, and all orders of the labels of a
+        clique. Edges then have no direction.
     fit_intercept
         Whether to add a constant to the node features.
     max_iter, tol

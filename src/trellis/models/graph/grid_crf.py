@@ -131,6 +131,8 @@ class GridCRF(GraphModel):
     def from_parts(cls, meta: dict[str, Any], tensors: Tensors) -> Self:
         """Return the model with these parts; raise InputError if a part is missing or invalid."""
         model = super().from_parts(meta, tensors)
+        if model.clique_coef_:
+            raise InputError("cliques are only possible in a GraphCRF")
         n_tables = 1 + bool(model.directed) + bool(model.contrast)
         if len(model.pair_coef_) != n_tables:
             raise InputError(

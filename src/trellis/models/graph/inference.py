@@ -12,12 +12,26 @@ import numpy as np
 
 from trellis.errors import InputError
 from trellis.inference import graph
-from trellis.inference.graph.belief import Beliefs, bethe_terms, propagate, spanning_forests
+from trellis.inference.graph.belief import bethe_terms, propagate, spanning_forests
 from trellis.inference.graph.exact import check_possible, induced_width
+from trellis.inference.graph.nesting import Merged
 from trellis.models.graph.samples import Doubles, Integers, Samples, Scores
 from trellis.native import resolve_jobs
 
-__all__ = ["DECODERS", "INFERENCE", "Engine", "GraphEngine", "GridEngine", "Marginals", "Settings"]
+__all__ = [
+    "DECODERS",
+    "INFERENCE",
+    "Engine",
+    "GraphEngine",
+    "GridEngine",
+    "Marginals",
+    "Settings",
+    "better_labels",
+    "build_factor_graph",
+    "check_decoder",
+    "sample_scores",
+    "split_scores",
+]
 
 DECODERS = ("expansion", "cut", "icm")  # methods that return labels only
 INFERENCE = ("auto", "exact", "bp", "trw", *DECODERS)
@@ -28,14 +42,14 @@ TREE_DAMPING = 0.3
 
 
 class Marginals(NamedTuple):
-    """Marginal probabilities of the labels of nodes and edges."""
+    """Marginal probabilities of the labels of nodes, edges and cliques."""
 
     log_z: Doubles
     """``(samples,)``: log Z, or its approximation."""
     nodes: Doubles
     """``(N, L)``: p(y_v | x)."""
-    pairs: Doubles
-    """``(E, L, L)``: p(y_a, y_b | x)."""
+    tables: tuple[Doubles, ...]
+    """``(E, L, L)``: p(y_a, y_b | x). Then for each type of clique ``(C, L, …, L)``."""
     residual: float = 0.0
     """The largest change of a message in the last sweep; 0 if the method is exact."""
 
@@ -75,14 +89,14 @@ class GraphEngine:
     def __init__(self, samples: Samples, n_labels: int, settings: Settings) -> None:
         self._samples, self._labels, self._settings = samples, n_labels, settings
         # The structure is compiled once. The scores are filled in by `_with_scores`.
-        self._graph = graph.FactorGraph.pairwise(
-            np.zeros((int(samples.node_begin[-1]), n_labels)),
-            samples.edges,
-            np.zeros((len(samples.edges), n_labels, n_labels)),
-        )
+        tables = [np.zeros((len(f), *f.shape.dimensions(n_labels)[1:])) for f in samples.factors]
+        unary = np.zeros((int(samples.node_begin[-1]), n_labels))
+        self._graph = build_factor_graph(samples, Scores(unary, tuple(tables)))
 
     def _with_scores(self, scores: Scores) -> graph.FactorGraph:
-        return self._graph.rescored(np.concatenate([scores.unary.ravel(), scores.tables.ravel()]))
+        return self._graph.rescored(
+            np.concatenate([scores.unary.ravel(), *(table.ravel() for table in scores.tables)])
+        )
 
     # ---- exact inference: all samples together, or one half after the other
 
@@ -119,12 +133,11 @@ class GraphEngine:
     def _split_in_halves(self, scores: Scores) -> list[tuple["GraphEngine", Scores]]:
         """Return each half with its scores; the scores are split at the same sample."""
         middle = len(self._samples) // 2
-        first_node, first_edge = self._samples.node_begin[middle], self._samples.edge_begin[middle]
-        first_half, second_half = self._half_engines
-        return [
-            (first_half, Scores(scores.unary[:first_node], scores.tables[:first_edge])),
-            (second_half, Scores(scores.unary[first_node:], scores.tables[first_edge:])),
+        halves = [
+            scores_of_part(self._samples, scores, begin, end)
+            for begin, end in ((0, middle), (middle, len(self._samples)))
         ]
+        return list(zip(self._half_engines, halves, strict=True))
 
     def exact(self, scores: Scores) -> Marginals:
         """Return exact marginals by variable elimination; raise if the graph is too wide."""
@@ -132,70 +145,74 @@ class GraphEngine:
             parts = [
                 engine.exact(half_scores) for engine, half_scores in self._split_in_halves(scores)
             ]
-            log_z, node_marginals, pair_marginals = (
-                np.concatenate([result[field_index] for result in parts])
-                for field_index in range(3)
+            tables = zip(*(result.tables for result in parts), strict=True)
+            return Marginals(
+                np.concatenate([result.log_z for result in parts]),
+                np.concatenate([result.nodes for result in parts]),
+                tuple(np.concatenate(halves) for halves in tables),
             )
-            return Marginals(log_z, node_marginals, pair_marginals)
         factor_graph = self._with_scores(scores)
         induced_width(
             factor_graph, MAX_TABLE_ENTRIES
         )  # raises InputError if the tables are too large
         log_z = np.empty(len(factor_graph))
         node_marginals = np.empty(scores.unary.size)
-        pair_marginals = np.empty(sum(factor_graph.sizes) - scores.unary.size)
+        factor_marginals = np.empty(factor_graph.sizes[1])
         factor_graph.core.exact(
             factor_graph.tables,
             log_z,
             node_marginals,
-            pair_marginals,
+            factor_marginals,
             resolve_jobs(self._settings.n_jobs),
         )
         check_possible(log_z)
-        return self._reshape(log_z, node_marginals, pair_marginals, scores)
+        return self._reshape(log_z, node_marginals, factor_marginals, scores)
 
-    # ---- messages
+    # ---- messages, in the graph without edges and cliques inside larger ones
+
+    @cached_property
+    def _merged(self) -> Merged:
+        return Merged(self._graph)
 
     def bethe(self, scores: Scores) -> Marginals:
         """Return the beliefs of loopy belief propagation."""
-        settings = self._settings
-        factor_graph = self._with_scores(scores)
-        beliefs = propagate(factor_graph, maximise=False, n_jobs=settings.n_jobs, **settings.sweeps)
-        return self._from_beliefs(factor_graph, beliefs, None, scores)
+        return self._propagate(scores, None, self._settings.sweeps)
 
     @cached_property
     def _tree_weights(self) -> Doubles:
         """For each factor, the fraction of the spanning trees that contain it."""
-        return np.asarray(spanning_forests(self._graph).mean(axis=0))
+        return np.asarray(spanning_forests(self._merged.rescored(self._graph)).mean(axis=0))
 
     def trw(self, scores: Scores) -> Marginals:
         """Return the beliefs of tree-reweighted propagation."""
-        settings, weights = self._settings, self._tree_weights
-        factor_graph = self._with_scores(scores)
-        sweeps = {**settings.sweeps, "damping": max(settings.sweeps["damping"], TREE_DAMPING)}
-        beliefs = propagate(
-            factor_graph, maximise=False, weights=weights, n_jobs=settings.n_jobs, **sweeps
-        )
-        return self._from_beliefs(factor_graph, beliefs, weights, scores)
+        sweeps = self._settings.sweeps
+        sweeps = {**sweeps, "damping": max(sweeps["damping"], TREE_DAMPING)}
+        return self._propagate(scores, self._tree_weights, sweeps)
 
-    def _from_beliefs(
-        self,
-        factor_graph: graph.FactorGraph,
-        beliefs: Beliefs,
-        weights: Doubles | None,
-        scores: Scores,
+    def _propagate(
+        self, scores: Scores, weights: Doubles | None, sweeps: dict[str, Any]
     ) -> Marginals:
+        factor_graph = self._merged.rescored(self._with_scores(scores))
+        beliefs = propagate(
+            factor_graph, maximise=False, weights=weights, n_jobs=self._settings.n_jobs, **sweeps
+        )
         terms = bethe_terms(factor_graph, beliefs, weights)
-        marginals = self._reshape(terms, beliefs.variables, beliefs.factors, scores)
+        factor_marginals = self._merged.unmerged(beliefs.factors)
+        marginals = self._reshape(terms, beliefs.variables, factor_marginals, scores)
         return marginals._replace(residual=beliefs.residual)
 
-    def _reshape(self, terms: Doubles, p: Doubles, pairs: Doubles, scores: Scores) -> Marginals:
+    def _reshape(self, terms: Doubles, p: Doubles, factors: Doubles, scores: Scores) -> Marginals:
         """Return the flat arrays in the shapes of the scores, and log Z from one term per node."""
         log_z = np.zeros(len(self._samples))
         np.add.at(log_z, self._samples.sample_of_nodes(), terms)
-        unary, tables = scores
         # The unary factors come first. Their marginals are those of the nodes.
-        return Marginals(log_z, p.reshape(unary.shape), pairs[unary.size :].reshape(tables.shape))
+        ends = np.cumsum([scores.unary.size, *(table.size for table in scores.tables)])
+        tables = zip(np.split(factors, ends[:-1])[1:], scores.tables, strict=True)
+        return Marginals(
+            log_z,
+            p.reshape(scores.unary.shape),
+            tuple(flat.reshape(table.shape) for flat, table in tables),
+        )
 
     # ---- the method of the settings
 
@@ -223,7 +240,9 @@ class GraphEngine:
                 factor_graph, max_entries=MAX_TABLE_ENTRIES, n_jobs=settings.n_jobs
             ).labels
         start_labels = (
-            graph.max_product(factor_graph, n_jobs=settings.n_jobs, **settings.sweeps).labels,
+            graph.max_product(
+                self._merged.rescored(factor_graph), n_jobs=settings.n_jobs, **settings.sweeps
+            ).labels,
             self.marginals(scores).nodes.argmax(axis=1),
         )
         first_labels, second_labels = (
@@ -248,7 +267,7 @@ class GridEngine:
         for i, (height, width) in enumerate(samples.grids):
             nodes = slice(*samples.node_begin[i : i + 2])
             unary = scores.unary[nodes].reshape(height, width, -1)
-            pairs = scores.tables[slice(*samples.edge_begin[i : i + 2])]
+            pairs = scores.tables[0][slice(*samples.edge_begin[i : i + 2])]
             # `graph.grid_edges` lists all horizontal edges first.
             horizontal, vertical = np.split(pairs, [height * (width - 1)])
             if self._shared:
@@ -286,7 +305,7 @@ class GridEngine:
         return Marginals(
             np.array(log_z),
             np.concatenate(node_marginals),
-            np.concatenate(pair_marginals),
+            (np.concatenate(pair_marginals),),
             residual,
         )
 
@@ -317,15 +336,51 @@ def _first_table(tables: Doubles, square: tuple[int, int]) -> Doubles:
     return tables[0] if len(tables) else np.zeros(square)
 
 
+def check_decoder(inference: str, samples: Samples) -> None:
+    """Raise InputError if X has cliques of three or more and ``inference`` supports pairs only."""
+    if inference not in ("expansion", "cut"):
+        return
+    for cliques in samples.cliques:
+        if len(cliques) and cliques.shape.n_nodes > 2:
+            raise InputError(
+                f"X has cliques {cliques.name!r} of {cliques.shape.n_nodes} nodes: "
+                f"inference={inference!r} supports at most two; use 'auto', 'exact', 'bp', 'trw' "
+                "or 'icm'"
+            )
+
+
+def build_factor_graph(samples: Samples, scores: Scores) -> graph.FactorGraph:
+    """Return the scores of some samples as factors of nodes, edges and each type of clique."""
+    n_nodes, n_labels = scores.unary.shape
+    factors = [(np.arange(n_nodes)[:, None], scores.unary)]
+    for factor, tables in zip(samples.factors, scores.tables, strict=True):
+        if len(factor):
+            factors.append((factor.nodes, tables))
+    return graph.FactorGraph(np.full(n_nodes, n_labels), factors)
+
+
+def scores_of_part(samples: Samples, scores: Scores, begin: int, end: int) -> Scores:
+    """Return the scores of the samples ``begin : end``."""
+    factors = zip(samples.factors, scores.tables, strict=True)
+    return Scores(
+        scores.unary[slice(*samples.node_begin[[begin, end]])],
+        tuple(tables[slice(*factor.begin[[begin, end]])] for factor, tables in factors),
+    )
+
+
+def split_scores(samples: Samples, scores: Scores) -> Iterator[tuple[Samples, Scores]]:
+    """Yield each sample with its scores."""
+    for i in range(len(samples)):
+        yield samples.part(i, i + 1), scores_of_part(samples, scores, i, i + 1)
+
+
 def sample_scores(samples: Samples, labels: Integers, scores: Scores) -> Doubles:
     """Return the score of a labelling ``(N,)`` in each sample, ``(samples,)``."""
-    a, b = samples.edges.T
     nodes = scores.unary[np.arange(len(labels)), labels]
-    pairs = scores.tables[np.arange(len(scores.tables)), labels[a], labels[b]]
-    return np.asarray(
-        np.bincount(samples.sample_of_nodes(), nodes, len(samples))
-        + np.bincount(samples.sample_of_edges(), pairs, len(samples))
-    )
+    totals = np.bincount(samples.sample_of_nodes(), nodes, len(samples))
+    for factor, tables in zip(samples.factors, scores.tables, strict=True):
+        totals += np.bincount(factor.samples(), tables[factor.at(labels)], len(samples))
+    return np.asarray(totals)
 
 
 def better_labels(samples: Samples, first: Integers, second: Integers, scores: Scores) -> Integers:

@@ -1,18 +1,21 @@
 """The losses of graph models, as functions of the scores.
 
-A loss has a value and derivatives by the unary scores (N, L) and by the tables (E, L, L). The
-derivatives of log Z are the marginals p. The derivative of the score of a labelling is its
-indicator: 1 at its labels, 0 elsewhere. So nearly every loss has this form:
+A loss has a value and derivatives by the scores of nodes (N, L), of edges (E, L, L) and of cliques
+(C, L, …, L). The derivatives of log Z are the marginals p. The derivative of the score of a
+labelling is its indicator: 1 at its labels, 0 elsewhere. So nearly every loss has this form:
 
     loss = Σ weight (level - score(y)),     ∂loss = weight (p - indicator(y))
 
 For likelihoods, the level is log Z. For the perceptron and the structured support vector machine,
-the level is the score of the best labelling, and p is its indicator.
+the level is the score of the best labelling, and p is its indicator. If labels are unknown, a
+likelihood has log Z of the labellings that y allows in place of score(y), and their marginals in
+place of the indicator.
 """
 
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trellis.models.graph.inference import Engine, Marginals, sample_scores
 from trellis.models.graph.samples import Doubles, Integers, Samples, Scores
@@ -36,7 +39,7 @@ class Loss(NamedTuple):
 
     value: float
     d_scores: Scores
-    """Derivatives by the unary scores ``(N, L)`` and by the tables ``(E, L, L)``."""
+    """Derivatives by the scores of nodes, edges and cliques."""
     residual: float = 0.0
     """The largest change of a message in the last sweep; 0 for losses without messages."""
 
@@ -45,9 +48,21 @@ class Targets(NamedTuple):
     """The correct labels of some samples, and the weight of each sample."""
 
     labels: Integers
-    """``(N,)``"""
+    """``(N,)``: -1 where the label is not known."""
     weights: Doubles
     """``(samples,)``"""
+    allowed: NDArray[np.bool_] | None = None
+    """``(N, L)``: True where y allows the label; None if all labels are known."""
+
+    def part(self, begin: int, end: int, nodes: slice) -> "Targets":
+        """Return the targets of the samples ``begin : end``, which have the nodes ``nodes``."""
+        allowed = None if self.allowed is None else self.allowed[nodes]
+        return Targets(self.labels[nodes], self.weights[begin:end], allowed)
+
+    def correctness(self, shape: tuple[int, ...]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return the nodes that y restricts ``(N,)``, and the labels it allows ``(N, L)``."""
+        allowed = hamming(self.labels, shape) == 0.0 if self.allowed is None else self.allowed
+        return ~allowed.all(axis=1) | (self.labels >= 0), allowed
 
 
 def loss_of(
@@ -60,34 +75,37 @@ def loss_of(
         compute_marginals = {"likelihood": engine.exact, "bethe": engine.bethe, "trw": engine.trw}[
             objective
         ]
-        return _subtract_correct_score(samples, targets, scores, compute_marginals(scores))
+        if targets.allowed is None:
+            correct = _at_labels(samples, targets.labels, scores)
+        else:
+            correct = compute_marginals(scores.restricted(targets.allowed))
+        return _difference(samples, targets, compute_marginals(scores), correct)
     # The hinge loss adds 1 to the score of each wrong label: the margin.
     costs = hamming(targets.labels, scores.unary.shape) if objective == "ssvm" else 0.0
-    augmented_scores = Scores(scores.unary + costs, scores.tables)
-    best_labels = engine.best_labels(augmented_scores)
-    levels = sample_scores(samples, best_labels, augmented_scores)
-    return _subtract_correct_score(
-        samples,
-        targets,
-        scores,
-        Marginals(levels, *indicators(best_labels, scores.unary.shape, samples)),
-    )
+    augmented_scores = scores._replace(unary=scores.unary + costs)
+    best = _at_labels(samples, engine.best_labels(augmented_scores), augmented_scores)
+    return _difference(samples, targets, best, _at_labels(samples, targets.labels, scores))
 
 
-def _subtract_correct_score(
-    samples: Samples, targets: Targets, scores: Scores, p: Marginals
-) -> Loss:
-    """Return Σ weight (p.log_z - score(y)) and its derivative, weight (p - indicator(y))."""
-    correct_indicators = indicators(targets.labels, scores.unary.shape, samples)
+def _at_labels(samples: Samples, labels: Integers, scores: Scores) -> Marginals:
+    """Return the score of one labelling in place of log Z, and its indicators as marginals."""
+    levels = sample_scores(samples, labels, scores)
+    return Marginals(levels, *indicators(labels, scores.unary.shape, samples))
+
+
+def _difference(samples: Samples, targets: Targets, p: Marginals, correct: Marginals) -> Loss:
+    """Return Σ weight (p.log_z - correct.log_z) and its derivative, weight (p - correct)."""
     node_weights = targets.weights[samples.sample_of_nodes()]
-    edge_weights = targets.weights[samples.sample_of_edges()]
+    tables = []
+    for factor, expected, observed in zip(samples.factors, p.tables, correct.tables, strict=True):
+        factor_weights = targets.weights[factor.samples()]
+        tables.append(
+            factor_weights.reshape(-1, *(1,) * (expected.ndim - 1)) * (expected - observed)
+        )
     return Loss(
-        float(targets.weights @ (p.log_z - sample_scores(samples, targets.labels, scores))),
-        Scores(
-            node_weights[:, None] * (p.nodes - correct_indicators.unary),
-            edge_weights[:, None, None] * (p.pairs - correct_indicators.tables),
-        ),
-        p.residual,
+        float(targets.weights @ (p.log_z - correct.log_z)),
+        Scores(node_weights[:, None] * (p.nodes - correct.nodes), tuple(tables)),
+        max(p.residual, correct.residual),
     )
 
 
@@ -99,40 +117,67 @@ def hamming(labels: Integers, shape: tuple[int, ...]) -> Doubles:
 
 
 def indicators(labels: Integers, shape: tuple[int, ...], samples: Samples) -> Scores:
-    """Return 1 at the labels of a labelling and 0 elsewhere, for nodes and for edges."""
+    """Return 1 at the labels of a labelling and 0 elsewhere, for nodes, edges and cliques."""
     nodes = np.zeros(shape)
     nodes[np.arange(len(labels)), labels] = 1.0
-    pairs = np.zeros((len(samples.edges), shape[1], shape[1]))
-    a, b = samples.edges.T
-    pairs[np.arange(len(pairs)), labels[a], labels[b]] = 1.0
-    return Scores(nodes, pairs)
+    tables = []
+    for factor in samples.factors:
+        table = np.zeros((len(factor), *factor.shape.dimensions(shape[1])[1:]))
+        table[factor.at(labels)] = 1.0
+        tables.append(table)
+    return Scores(nodes, tuple(tables))
 
 
 def log_conditionals(samples: Samples, labels: Integers, scores: Scores) -> Doubles:
     """log p(y_v | the labels of its neighbours) for each node and label, ``(N, L)``."""
-    a, b = samples.edges.T
-    log_p, edges = scores.unary.copy(), np.arange(len(scores.tables))
-    for y in range(log_p.shape[1]):
-        log_p[:, y] += np.bincount(a, scores.tables[edges, y, labels[b]], len(log_p))
-        log_p[:, y] += np.bincount(b, scores.tables[edges, labels[a], y], len(log_p))
+    log_p = scores.unary.copy()
+    for factor, tables in zip(samples.factors, scores.tables, strict=True):
+        for slot, nodes in enumerate(factor.nodes.T):
+            rows = tables[factor.axis(labels, slot)]
+            for y in range(log_p.shape[1]):
+                log_p[:, y] += np.bincount(nodes, rows[:, y], len(log_p))
     log_p -= log_p.max(axis=1, keepdims=True)
     log_p -= np.log(np.exp(log_p).sum(axis=1, keepdims=True))
     return log_p
 
 
+def has_known_neighbours(samples: Samples, labels: Integers) -> NDArray[np.bool_]:
+    """Return True for the nodes whose neighbours all have a known label, ``(N,)``."""
+    is_unknown = labels < 0
+    result = np.ones(len(labels), dtype=np.bool_)
+    for factor in samples.factors:
+        unknown = is_unknown[factor.nodes]
+        others = unknown.sum(axis=1, keepdims=True) - unknown
+        result[factor.nodes[others > 0]] = False
+    return result
+
+
 def pseudolikelihood(samples: Samples, targets: Targets, scores: Scores) -> Loss:
-    """-Σ_v log p(y_v | the correct labels of its neighbours) (Besag 1975)."""
-    y = targets.labels
-    log_p = log_conditionals(samples, y, scores)
+    """-Σ_v log p(y_v | the correct labels of its neighbours) (Besag 1975).
+
+    With unknown labels, the sum is over the nodes whose neighbours are known, and a node that is
+    one of several labels has the sum of their probabilities.
+    """
     node_weights = targets.weights[samples.sample_of_nodes()]
-    nodes, edges = np.arange(len(y)), np.arange(len(scores.tables))
-    value = -float(node_weights @ log_p[nodes, y])
+    labels, allowed = targets.labels, targets.allowed
+    if allowed is not None:
+        node_weights = node_weights * has_known_neighbours(samples, labels)
+        labels = np.maximum(labels, 0)  # the conditionals that depend on a wrong 0 have weight 0
+    log_p = log_conditionals(samples, labels, scores)
     d_unary = np.exp(log_p)
-    d_unary[nodes, y] -= 1.0
+    if allowed is None:
+        nodes = np.arange(len(labels))
+        value = -float(node_weights @ log_p[nodes, labels])
+        d_unary[nodes, labels] -= 1.0
+    else:
+        log_p[~allowed] = -np.inf
+        log_sums = np.logaddexp.reduce(log_p, axis=1)
+        value = -float(node_weights @ log_sums)
+        d_unary -= np.exp(log_p - log_sums[:, None])
     d_unary *= node_weights[:, None]
-    d_tables = np.zeros_like(scores.tables)
-    a, b = samples.edges.T
-    # An edge is part of two conditionals: its first node given the second, and the reverse.
-    d_tables[edges, :, y[b]] += d_unary[a]
-    d_tables[edges, y[a], :] += d_unary[b]
+    d_tables = tuple(np.zeros_like(tables) for tables in scores.tables)
+    for factor, d_table in zip(samples.factors, d_tables, strict=True):
+        # An edge is part of two conditionals: its first node given the second, and the reverse.
+        for slot, nodes in enumerate(factor.nodes.T):
+            d_table[factor.axis(labels, slot)] += d_unary[nodes]
     return Loss(value, Scores(d_unary, d_tables))

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from trellis.models.graph.inference import Engine
 from trellis.models.graph.losses import Targets, hamming, indicators
-from trellis.models.graph.samples import Doubles, Integers, Matrix, Samples, Shape
+from trellis.models.graph.samples import Doubles, Integers, Matrix, Samples, Scores, Shape
 from trellis.optim.result import Callback, Objective, Progress, Result, read_only
 
 __all__ = ["Report", "SingleSamples", "Whitening", "train_by_messages"]
@@ -58,13 +58,14 @@ class Whitening:
     """w = T u, where T makes the curvature of the loss about the same in all directions of u.
 
     The curvature of Σ -log p by the weights of one label is at most XᵀX / 4 + l2 = R Rᵀ. So T = R⁻ᵀ
-    for the node features, and likewise for the edge features. The loss itself does not change.
+    for the node features, and likewise for the features of edges and cliques. The loss itself does
+    not change.
     """
 
     def __init__(self, samples: Samples, shape: Shape, l2: float) -> None:
         self._shape = shape
         self._node_root = _curvature_root(samples.nodes, l2)
-        self._edge_root = _curvature_root(samples.edge_features, l2)
+        self._factor_roots = [_curvature_root(factor.features, l2) for factor in samples.factors]
 
     def weights(self, u: Doubles) -> Doubles:
         """Return w = T u."""
@@ -79,11 +80,12 @@ class Whitening:
         return self._transform(g, lambda root, rows: root.solve(rows))
 
     def _transform(self, w: Doubles, function: Callable[["_Root", Doubles], Doubles]) -> Doubles:
-        """Apply a function to the node weights and to the pair weights."""
-        node_weights, pair_weights = self._shape.split(w)
-        nodes = function(self._node_root, node_weights.T).T
-        pairs = function(self._edge_root, pair_weights.reshape(self._shape.n_edge_features, -1))
-        return np.concatenate([nodes.ravel(), pairs.ravel()])
+        """Apply a function to the weights of nodes, edges and cliques."""
+        node_weights, *factor_weights = self._shape.split(w)
+        parts = [function(self._node_root, node_weights.T).T]
+        for root, weights in zip(self._factor_roots, factor_weights, strict=True):
+            parts.append(function(root, weights.reshape(len(weights), -1)))
+        return np.concatenate([part.ravel() for part in parts])
 
     def objective(self, inner: Objective) -> Objective:
         """Return the same loss as a function of u."""
@@ -156,7 +158,7 @@ def train_by_messages(
     after_iteration = callback if whitening is None else lambda p: callback(whitening.progress(p))
 
     def build_loss(name: str) -> Objective:
-        graphs = _without_edges(samples) if name == "pseudolikelihood" else samples
+        graphs = samples.without_factors() if name == "pseudolikelihood" else samples
         objective = model._objective_of(graphs, targets, shape, name)
         return objective if whitening is None else whitening.objective(objective)
 
@@ -180,16 +182,6 @@ def train_by_messages(
     return result, report
 
 
-def _without_edges(samples: Samples) -> Samples:
-    """Return the same samples without their edges."""
-    return replace(
-        samples,
-        edges=samples.edges[:0],
-        edge_features=samples.edge_features[:0],
-        edge_begin=np.zeros_like(samples.edge_begin),
-    )
-
-
 def _evaluate(
     model: Model,
     samples: Samples,
@@ -197,9 +189,12 @@ def _evaluate(
     shape: Shape,
     weights: tuple[Doubles, Doubles],
 ) -> Report:
-    """Evaluate the weights of the model, and those without edges, on the training samples."""
+    """Evaluate the weights of the model, and those without edges, on the training samples.
+
+    Unknown nodes do not count. A node that is one of several labels is correct with each of them.
+    """
     w, nodes_only = weights
-    n_correct, n_correct_without_edges, residual = 0, 0, 0.0
+    n_nodes, n_correct, n_correct_without_edges, residual = 0, 0, 0, 0.0
     for slice_samples, slice_targets, engine in model._iterate_slices(
         samples, targets, shape.n_labels
     ):
@@ -208,10 +203,13 @@ def _evaluate(
             slice_samples.scores(model._tie_weights(w, shape), shape, model.allowed_)
         )
         unary = slice_samples.scores(nodes_only, shape, model.allowed_).unary
-        n_correct += int(np.sum(marginals.nodes.argmax(axis=1) == slice_targets.labels))
-        n_correct_without_edges += int(np.sum(unary.argmax(axis=1) == slice_targets.labels))
+        is_counted, is_correct = slice_targets.correctness(unary.shape)
+        nodes = np.flatnonzero(is_counted)
+        n_nodes += len(nodes)
+        n_correct += int(is_correct[nodes, marginals.nodes[nodes].argmax(axis=1)].sum())
+        n_correct_without_edges += int(is_correct[nodes, unary[nodes].argmax(axis=1)].sum())
         residual = max(residual, marginals.residual)
-    n_nodes = len(targets.labels)
+    n_nodes = max(n_nodes, 1)
     return Report(n_correct / n_nodes, n_correct_without_edges / n_nodes, residual)
 
 
@@ -256,9 +254,10 @@ class SingleSamples:
             indicators(y, shape, sample) for y in (self._labels[i], labels)
         )
         gradient = np.zeros(self._shape.size)
-        difference = type(correct_indicators)(
+        tables = zip(correct_indicators.tables, guess_indicators.tables, strict=True)
+        difference = Scores(
             correct_indicators.unary - guess_indicators.unary,
-            correct_indicators.tables - guess_indicators.tables,
+            tuple(correct - guess for correct, guess in tables),
         )
         sample.add_gradient(difference, self._shape, gradient)
         return self._model._tie_weights(gradient, self._shape)
