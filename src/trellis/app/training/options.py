@@ -194,6 +194,13 @@ class Options:
         float | None,
         Option(help="Ignore features that occur less often than this with a label."),
     ] = None
+    order: Annotated[
+        int | None,
+        Option(
+            help="1: weights of label pairs; 2: also of three labels in a row; default "
+            f"{read_default(CRF, 'order')}."
+        ),
+    ] = None
     states: Annotated[
         str | None,
         Option(

@@ -88,7 +88,7 @@ class PenaltyPath:
             # Further iterations change the loss, but hardly the order of the scores.
             model.solver_options = {"delta": SEARCH_DELTA, **(model.solver_options or {})}
         batch, labels = data.batch.select(np.array(train)), _select_labels(data, np.array(train))
-        rules = WeightRules(model.states, model.transitions, model.min_count)
+        rules = WeightRules(model.states, model.transitions, model.min_count, model.order)
         layout = choose_weights(batch, data.features, labels, rules, None)
         model.layout_, *used = layout.select(np.ones(layout.size, dtype=np.bool_))
         model.classes_ = as_array(labels.classes)

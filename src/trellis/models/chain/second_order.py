@@ -1,0 +1,115 @@
+"""Chains of second order: the score of a label depends on the two labels before it.
+
+    score(x, y) = Σₜ w · φ(x, t, yₜ) + w[yₜ₋₁, yₜ] + w[yₜ₋₂, yₜ₋₁, yₜ]
+
+Inference runs on states. A state is a pair of labels with which some trigram begins, or the last
+label alone for all other pairs: no trigram distinguishes them. So each labelling is one path of
+states, no labelling is forbidden, and the functions of `trellis.inference.chain` need no special
+case. States are sorted by their last label, and the first state of a label stands for it alone.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellis import _core
+from trellis.inference.chain import Scores
+from trellis.models.chain.labels import EncodedLabels
+
+__all__ = ["LabelStates", "choose_trigrams"]
+
+
+class LabelStates:
+    """The states of a chain of second order.
+
+    >>> states = LabelStates(2, np.array([1, 5]))  # the trigrams (0, 0, 1) and (1, 0, 1)
+    >>> states.names(["A", "B"])
+    [('A',), ('A', 'A'), ('B', 'A'), ('B',)]
+    """
+
+    def __init__(self, n_labels: int, trigram: NDArray[np.int64]) -> None:
+        self._core = _core.PairStates(n_labels, trigram)
+        self.last = self._core.last
+        """(states,) The label of each state, ascending."""
+        self.previous = self._core.previous
+        """(states,) The label before it; -1 for the last label alone."""
+        self.begin = self._core.begin[:-1]
+        """(labels,) The first state of each label."""
+        self.after = np.tile(self.begin, (n_labels, 1))
+        """(labels, labels) The state of each pair of labels."""
+        pairs = np.flatnonzero(self.previous >= 0)
+        self.after[self.previous[pairs], self.last[pairs]] = pairs
+        before, third = np.divmod(trigram, n_labels)
+        first, second = np.divmod(before, n_labels)
+        self.trigram_cells = (self.after[first, second], self.after[second, third])
+        """The two states of each trigram."""
+
+    def __len__(self) -> int:
+        """Return the number of states."""
+        return len(self.last)
+
+    def names(self, classes: list[Any]) -> list[tuple[Any, ...]]:
+        """Return (previous label, label) of each state, or (label,)."""
+        pairs = zip(self.previous.tolist(), self.last.tolist(), strict=True)
+        return [(classes[b],) if a < 0 else (classes[a], classes[b]) for a, b in pairs]
+
+    def transitions(
+        self, bigrams: NDArray[np.float64], trigrams: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the transition scores, (states, states); -inf if no label leads there.
+
+        ``bigrams`` are the scores of label pairs, (labels, labels), and ``trigrams`` the weights.
+        """
+        matrix = np.empty((len(self), len(self)))
+        self._core.transitions(bigrams, trigrams, matrix)
+        return matrix
+
+    def expand(self, scores: Scores, trigrams: NDArray[np.float64]) -> Scores:
+        """Return scores of states, from those of labels and the weights of trigrams."""
+        arrays: Any = scores
+        start = np.full(len(self), -np.inf)
+        start[self.begin] = 0.0 if arrays.start is None else arrays.start
+        return Scores(
+            [unary[:, self.last] for unary in arrays.unary],
+            self.transitions(arrays.transition, trigrams),
+            start,
+            None if arrays.end is None else arrays.end[self.last],
+        )
+
+    def path(self, labels: NDArray[Any]) -> NDArray[Any]:
+        """Return the states of a labelling, (length,)."""
+        states: NDArray[Any] = np.concatenate(
+            [self.begin[labels[:1]], self.after[labels[:-1], labels[1:]]]
+        )
+        return states
+
+    def sum_labels(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sum over the states of each label: (length, states) to (length, labels)."""
+        sums: NDArray[np.float64] = np.add.reduceat(values, self.begin, axis=-1)
+        return sums
+
+    def sum_pairs(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sum over the states of each label pair: (…, states, states) to (…, labels, labels)."""
+        sums: NDArray[np.float64] = np.add.reduceat(self.sum_labels(values), self.begin, axis=-2)
+        return sums
+
+
+def choose_trigrams(
+    bigram_of_row: NDArray[np.int32],
+    labels: EncodedLabels,
+    row_weight: NDArray[np.float64] | None,
+    min_count: float,
+) -> NDArray[np.int64]:
+    """Return the trigrams that occur at least min_count times in known labels, in ascending order.
+
+    ``bigram_of_row`` has the bigram that ends at each position, or -1.
+    """
+    n_labels = len(labels.classes)
+    rows = np.flatnonzero((bigram_of_row[1:] >= 0) & (bigram_of_row[:-1] >= 0)) + 1
+    trigram = bigram_of_row[rows - 1].astype(np.int64) * n_labels + labels.label[rows]
+    cells, index = np.unique(trigram, return_inverse=True)
+    if min_count <= 0:
+        return cells
+    weights = None if row_weight is None else row_weight[rows]
+    return cells[np.bincount(index, weights=weights, minlength=len(cells)) >= min_count]
