@@ -50,8 +50,7 @@ TRELLIS_INLINE void add_product(Lanes& a, const Lanes& b, const Lanes& c) {
 TRELLIS_INLINE Lanes reached(const Lanes& alpha, const Lanes& x, double otherwise) {
   Lanes y;
 #pragma GCC unroll 4
-  for (int i = 0; i < kParts; ++i)
-    y.part[i] = select(alpha.part[i] > 0.0, x.part[i], splat(otherwise));
+  for (int i = 0; i < kParts; ++i) y.part[i] = select(alpha.part[i] > 0.0, x.part[i], splat(otherwise));
   return y;
 }
 

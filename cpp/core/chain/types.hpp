@@ -204,7 +204,7 @@ struct PairChain {
   double* out[kLanes];               // (length, labels): weight * p(y_t)
   double weight[kLanes];
   double log_z[kLanes];
-  bool inexact[kLanes];   // numbers too small for scaled probabilities, or no path: use the exact kernels
+  bool inexact[kLanes];  // numbers too small for scaled probabilities, or no path: use the exact kernels
   double* bigram_counts;  // (bigrams, kLanes): weight * p(y_{t-1}, y_t) is added
   // (sources, kLanes): weight * p(y_{t-2}, y_{t-1}, y_t) / source_value is added, if it has a weight
   double* source_counts;

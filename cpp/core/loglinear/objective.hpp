@@ -172,7 +172,8 @@ class Objective {
   // of second order, and no label unknown.
   bool can_be_sparse() const {
     return normaliser_ == Normaliser::sequence && !y_.constrained() && !partial_ && !has_edges() &&
-           layout_.trigrams == 0 && longest_ <= SparseBigrams::kLongest && SparseBigrams::are_few(layout_);
+           layout_.trigrams == 0 && longest_ <= SparseBigrams::kLongest &&
+           SparseBigrams::are_few(layout_);
   }
 
   void run_slot(const double* w, const Slot& slot, Worker& worker) {
@@ -469,7 +470,7 @@ class Objective {
   std::shared_ptr<const SharedScores> shared_;
   std::optional<SparseBigrams> bigrams_;
   std::optional<PairChains> pair_chains_;  // if there are trigrams
-  bool sparse_ = false;  // the current weights allow the sparse kernel
+  bool sparse_ = false;                    // the current weights allow the sparse kernel
 };
 
 }  // namespace trellis

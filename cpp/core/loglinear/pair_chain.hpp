@@ -49,7 +49,8 @@ class PairChains {
     bigram_begin_.push_back(0);
     for (std::int32_t r = 0; r < states_.count(); ++r) {
       const std::int32_t c = states_.last()[r], before = states_.previous()[r];
-      for (std::int32_t b = before < 0 ? 0 : before; b < (before < 0 ? layout.labels : before + 1); ++b) {
+      for (std::int32_t b = before < 0 ? 0 : before; b < (before < 0 ? layout.labels : before + 1);
+           ++b) {
         if (states_.after(b, c) == r) add_bigram(b, c);
       }
       bigram_begin_.push_back(static_cast<std::int32_t>(before_.size()));
@@ -75,7 +76,7 @@ class PairChains {
       scalable_ = scalable_ && (score == -std::numeric_limits<double>::infinity() || in_range(score));
       bigram_value_[n] = std::exp(score);
     }
-    for (std::size_t k = 0; k < source_.size(); ++k) {
+    for (std::size_t k = 0; scalable_ && k < source_.size(); ++k) {
       if (trigram_[k] >= 0) source_value_[k] = std::exp(trigrams[trigram_[k]]);
     }
   }

@@ -69,8 +69,9 @@ class PairStates {
   template <class Label, class Use>
   void for_each_trigram(const Label* y, std::int64_t n, const Use& use) const {
     for (std::int64_t t = 2; t < n; ++t) {
-      const std::int64_t k = find(after(static_cast<std::int32_t>(y[t - 2]), static_cast<std::int32_t>(y[t - 1])),
-                                  static_cast<std::int32_t>(y[t]));
+      const std::int64_t k =
+          find(after(static_cast<std::int32_t>(y[t - 2]), static_cast<std::int32_t>(y[t - 1])),
+               static_cast<std::int32_t>(y[t]));
       if (k >= 0) use(k);
     }
   }
@@ -137,7 +138,7 @@ class PairStates {
   int labels_;
   std::vector<std::int64_t> trigram_;
   std::vector<std::int32_t> begin_, last_, previous_;
-  std::vector<std::int32_t> after_;                        // (labels, labels)
+  std::vector<std::int32_t> after_;                         // (labels, labels)
   std::vector<std::int32_t> first_trigram_, past_trigram_;  // (states): see trigrams_of()
 };
 
