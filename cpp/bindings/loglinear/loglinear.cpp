@@ -174,7 +174,6 @@ class Online {
     require(data_.complete(), "online learning needs all labels");
     require(data_.labels().cost == nullptr, "online learning does not take label_weight");
     require(data_.edges().begin == nullptr, "online learning does not take edge attributes");
-    require(data_.layout().trigrams == 0, "online learning does not take trigrams");
     const ReleasedGil release;
     learner_.emplace(data_.layout(), data_.rows(), data_.labels());
   }

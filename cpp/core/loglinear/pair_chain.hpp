@@ -107,6 +107,22 @@ class PairChains {
     if (!group.empty()) run_group(x, group, out, memory);
   }
 
+  // Computes the best labels of one sequence of n positions, and their score, without prepare(). unary
+  // is (n, labels).
+  void viterbi(const double* bigrams, const double* trigrams, const double* unary, std::int64_t n,
+               std::int64_t* labels, double* score) {
+    prepare(bigrams, trigrams);
+    const std::shared_ptr<const SharedScores> shared = this->shared(Purpose::paths);
+    path_scores_.resize(static_cast<std::size_t>(n * states_.count() + kPadding));
+    states_.expand(unary, n, path_scores_.data());
+    const double* const scores = path_scores_.data();
+    const std::int64_t zero = 0;
+    Outcome outcome;
+    ChainBatch<double>(batch(&scores, &zero, &n), kernels().chain<double>(), 1, shared)
+        .viterbi(labels, score, &outcome);
+    for (std::int64_t t = 0; t < n; ++t) labels[t] = states_.last()[labels[t]];
+  }
+
   // Adds the counts of bigrams to (labels, stride), and those of trigrams to (trigrams).
   void add_counts(const Memory& memory, int stride, double* bigrams, double* trigrams) const {
     const int labels = states_.labels();
@@ -214,7 +230,7 @@ class PairChains {
   // ---- a sequence that scaled probabilities do not represent
 
   // Computes the scores of all pairs of states at the first use.
-  std::shared_ptr<const SharedScores> shared() {
+  std::shared_ptr<const SharedScores> shared(Purpose purpose) {
     const std::lock_guard lock(mutex_);
     if (shared_ == nullptr) {
       const std::int64_t states = states_.count();
@@ -225,7 +241,8 @@ class PairChains {
         end_.resize(states);
         states_.expand(y_.end, 1, end_.data());
       }
-      shared_ = std::make_shared<SharedScores>(batch(nullptr, nullptr, nullptr), true);
+      const Batch<double> none = batch(nullptr, nullptr, nullptr);
+      shared_ = std::make_shared<SharedScores>(none, purpose == Purpose::probabilities);
     }
     return shared_;
   }
@@ -244,7 +261,7 @@ class PairChains {
   }
 
   void exact_marginals(const Sequences& x, std::int64_t n, double* out, Memory& memory) {
-    const std::shared_ptr<const SharedScores> shared = this->shared();
+    const std::shared_ptr<const SharedScores> shared = this->shared(Purpose::probabilities);
     if (!memory.exact) memory.exact.emplace(shared->view(), block_rows_);
     const std::int64_t length = x.lengths[n], states = states_.count(), stride = shared->view().stride;
     double* scores = memory.scores.get(length * states + kPadding);
@@ -281,6 +298,7 @@ class PairChains {
   std::mutex mutex_;
   std::shared_ptr<const SharedScores> shared_;  // of all pairs of states
   std::vector<double> matrix_, start_, end_;    // (states, states), (states), (states)
+  std::vector<double> path_scores_;             // (n, states), of viterbi()
 };
 
 }  // namespace trellis

@@ -154,9 +154,6 @@ def _check_order(model: Parameters) -> None:
         raise InputError(
             "order=2 has weights of transitions: transitions must be 'all' or 'seen', not 'none'"
         )
-    if SOLVERS[model.solver].online:
-        names = " or ".join(repr(name) for name, s in SOLVERS.items() if not s.online)
-        raise InputError(f"solver {model.solver!r} cannot train order=2: use solver={names}")
 
 
 def label_costs(
