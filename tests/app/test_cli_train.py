@@ -180,6 +180,8 @@ def test_files_of_different_widths_are_refused(run: Run, tmp_path: Path) -> None
             ["--states", "all", "--transitions", "seen", "--max-iter", "5"],
             CRF(states="all", transitions="seen", max_iter=5),
         ),
+        (["--order", "2", "--max-iter", "6"], CRF(order=2, max_iter=6)),
+        (["-m", "perceptron", "--order", "2"], CRF(solver="perceptron", order=2)),
         (["--transitions", "none"], CRF(transitions="none")),
         (["--constraints", "auto", "--max-iter", "5"], CRF(constraints="BIO", max_iter=5)),
         (["--constraints", "BIO", "--max-iter", "5"], CRF(constraints="BIO", max_iter=5)),

@@ -28,6 +28,7 @@ from labellings import (
 import trellis
 from trellis.data import tags
 from trellis.errors import InputError
+from trellis.features import named
 from trellis.inference import chain
 from trellis.models.chain.checkpoint import Checkpoint
 from trellis.models.foreign import save_crfsuite
@@ -509,6 +510,12 @@ def test_save_and_pickle(tmp_path: Path) -> None:
 def test_bad_settings(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         trellis.CRF(**settings).fit([["a"]], [["A"]])
+
+
+def test_templates_of_transitions_are_refused() -> None:
+    spec = named(["w[0]"], edges=["w[0]"])
+    with pytest.raises(InputError, match="cannot be combined with features of transitions"):
+        trellis.CRF(spec, order=2).fit([["a", "b"]], [["A", "B"]])
 
 
 def test_an_memm_has_order_1() -> None:

@@ -26,10 +26,11 @@ DEV_EVERY = (
 )
 
 _NO_PENALTY = ("l1", "l2", "tune", "solver")
-_NO_WEIGHTS = ("max_iter", "min_count", "states", "transitions")
+_NO_WEIGHTS = ("max_iter", "min_count", "order", "states", "transitions")
 _INAPPLICABLE = {
     **dict.fromkeys(ONLINE_SOLVERS, _NO_PENALTY),
     "sgd": ("l1", "solver"),
+    "memm": ("order",),
     "hmm": (
         *_NO_PENALTY,
         *_NO_WEIGHTS,

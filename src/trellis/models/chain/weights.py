@@ -304,6 +304,11 @@ def choose_weights(
 ) -> WeightLayout:
     """Return the layout with a weight for each pair that occurs in training, or for all pairs."""
     n_labels = len(labels.classes)
+    if rules.order == 2 and batch.edges is not None:
+        raise InputError(
+            "order=2 cannot be combined with features of transitions: use order=1, or features "
+            "(templates) of the position only"
+        )
     if isinstance(features, JointFeatures) and features.is_alone:
         rules = rules._replace(transitions="none")
     row_weight = None if sample_weight is None else np.repeat(sample_weight, batch.lengths)
