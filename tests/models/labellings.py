@@ -229,9 +229,7 @@ def nll(
     classes, total = model.classes_.tolist(), 0.0
     for i, (x, known) in enumerate(zip(X, y, strict=True)):
         scores = score(model, w, x)
-        raised = replace(
-            scores, unary=scores.unary + costs(classes, known, model.label_weight)
-        )
+        raised = replace(scores, unary=scores.unary + costs(classes, known, model.label_weight))
         values, is_legal = raised.of_all(), mask_legal(len(x), classes, legal)
         is_correct = is_legal & mask_agreeing(known, classes)
         loss = log_sum(values[is_legal]) - log_sum(values[is_correct])

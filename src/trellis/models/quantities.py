@@ -23,10 +23,10 @@ class Quantities:
 
         The fields are those of a list of sequences: ``unary`` has one array (length, labels) per
         sequence, in the order of ``classes_``; for ``CRF(order=2)``, it is (length, states), and
-        ``label_states_`` says what each column stands for. A CRF has w · φ. For an MEMM and an HMM, the score
-        of a labelling is log p(y | x) and log p(x, y). Constraints are scores of -inf. ``known``,
-        as in ``predict``, becomes the ``mask``. All sequences are scored at once, so memory is
-        needed for all of them.
+        ``label_states_`` says what each column stands for. A CRF has w · φ. For an MEMM and an HMM,
+        the score of a labelling is log p(y | x) and log p(x, y). Constraints are scores of -inf.
+        ``known``, as in ``predict``, becomes the ``mask``. All sequences are scored at once, so
+        memory is needed for all of them.
 
         >>> from trellis import CRF
         >>> crf = CRF().fit([["a", "b"], ["b", "a"]], [["A", "B"], ["B", "A"]])

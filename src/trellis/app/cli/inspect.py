@@ -146,7 +146,7 @@ def _show_record(record: dict[str, Any]) -> None:
 
 
 def _show_transitions(transitions: list[dict[str, Any]], title: str) -> None:
-    """Show label bigrams or trigrams with their weights, and with their features if they have some."""
+    """Show label bigrams or trigrams with their weights, and their features if they have some."""
     table = Table(box=None, pad_edge=False, title=f"\n{title}", title_justify="left")
     headings = {"before": "from", "after": "to"}
     names = [name for name in (transitions[0] if transitions else headings) if name != "weight"]

@@ -114,9 +114,8 @@ class CRF(LinearChainModel):
         Features of the transition into each position, φ(x, t, y', y): a function of a sequence, or
         a `Window` or `Spec`, whose templates are used for transitions.
     joint
-        Joint features: a function f(x, i, previous, label), or a list of functions, of a position
-        and two labels. Each feature has one weight; ``previous`` is None at the first position.
-        Without ``features`` and ``edge_features``, the model has no other weights.
+        Joint features, one weight each: a function f(x, i, previous, label), or a list of them.
+        ``previous`` is None at position 0. Without other features, these are the only weights.
     order
         With 2, three labels in a row that occur in training have a weight w[yₜ₋₂, yₜ₋₁, yₜ] too.
     l2, l1
@@ -143,7 +142,8 @@ class CRF(LinearChainModel):
     warm_start
         If True, fit continues from the current weights. New data may have new labels and features.
     verbose
-        If True, fit shows its progress: in a notebook, on a terminal, or as lines on standard error.
+        If True, fit shows its progress, in a notebook, on a terminal or as lines.
+
     """
 
     kind = "crf"

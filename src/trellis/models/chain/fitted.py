@@ -20,9 +20,9 @@ from trellis.models.chain.decoding import Decoding
 from trellis.models.chain.inspection import Inspection
 from trellis.models.chain.labels import Label, constraints_for
 from trellis.models.chain.parameters import AUTO, Parameters, check_parameters, label_costs
-from trellis.models.chain.second_order import LabelStates
+from trellis.models.chain.second_order import LabelStates, check_state_count
 from trellis.models.chain.storage import read_chain, set_feature_functions, store_chain
-from trellis.models.chain.weights import WeightLayout, check_label_count, check_state_count
+from trellis.models.chain.weights import WeightLayout, check_label_count
 from trellis.native import resolve_jobs
 
 __all__ = ["FittedChain"]
@@ -172,7 +172,7 @@ class FittedChain(Inspection, Decoding, Parameters):
         model.layout_ = WeightLayout.from_tensors(tensors, len(model.classes_), model.features_)
         if (model.layout_.trigram is not None) != (model.order == 2):
             raise InputError("trigram requires order 2, and vice versa")
-        check_state_count(model.layout_)
+        check_state_count(model.layout_.label_states)
         if model.layout_.size != len(model.coef_):
             raise InputError(
                 f"weights has {len(model.coef_)} numbers, expected {model.layout_.size}"

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis import _core
+from trellis.errors import InputError
 from trellis.inference.chain import Scores
-from trellis.models.chain.labels import EncodedLabels
+from trellis.models.chain.labels import LIMIT_VARIABLE, EncodedLabels, read_label_limit
 
-__all__ = ["LabelStates", "choose_trigrams"]
+__all__ = ["LabelStates", "check_state_count", "choose_trigrams"]
 
 
 class LabelStates:
@@ -95,6 +96,17 @@ class LabelStates:
         return sums
 
 
+def check_state_count(states: LabelStates | None) -> None:
+    """Raise InputError if a model of order 2 has more states than labels are allowed."""
+    limit = read_label_limit()
+    if states is not None and len(states) > limit:
+        raise InputError(
+            f"order=2 has {len(states)} states, for labels and for pairs of labels before a third "
+            f"one: at most {limit} are allowed, because memory grows with their square; raise "
+            f"min_count, or set the environment variable {LIMIT_VARIABLE} to allow more"
+        )
+
+
 def choose_trigrams(
     bigram_of_row: NDArray[np.int32],
     labels: EncodedLabels,
@@ -108,8 +120,8 @@ def choose_trigrams(
     n_labels = len(labels.classes)
     rows = np.flatnonzero((bigram_of_row[1:] >= 0) & (bigram_of_row[:-1] >= 0)) + 1
     trigram = bigram_of_row[rows - 1].astype(np.int64) * n_labels + labels.label[rows]
+    cells: NDArray[np.int64]
     cells, index = np.unique(trigram, return_inverse=True)
-    if min_count <= 0:
-        return cells
     weights = None if row_weight is None else row_weight[rows]
-    return cells[np.bincount(index, weights=weights, minlength=len(cells)) >= min_count]
+    counts = np.bincount(index, weights=weights, minlength=len(cells))
+    return cells[counts >= min_count] if min_count > 0 else cells

@@ -31,7 +31,11 @@ from trellis.models.chain.labels import (
     EncodedLabels,
     read_label_limit,
 )
-from trellis.models.chain.second_order import LabelStates, choose_trigrams
+from trellis.models.chain.second_order import (
+    LabelStates,
+    check_state_count,
+    choose_trigrams,
+)
 
 __all__ = [
     "STATES",
@@ -39,7 +43,6 @@ __all__ = [
     "WeightLayout",
     "WeightRules",
     "check_label_count",
-    "check_state_count",
     "choose_weights",
     "drop_unused_attributes",
     "renumber_batch",
@@ -81,7 +84,7 @@ class WeightLayout:
     edge_bigram: NDArray[np.int32] | None = None
     """(edge weights,) from · labels + to."""
     trigram: NDArray[np.int64] | None = None
-    """(trigram weights,) (first · labels + second) · labels + third, ascending; None of first order."""
+    """(trigram weights,) (first · labels + second) · labels + third, ascending; None of order 1."""
     joint: int = 0
     """The number of weights of joint features, which are the last ones in w."""
 
@@ -279,17 +282,6 @@ def check_label_count(n_labels: int, n_weights: int) -> None:
         )
 
 
-def check_state_count(layout: WeightLayout) -> None:
-    """Raise InputError if a model of order 2 has more states than labels are allowed."""
-    states, limit = layout.label_states, read_label_limit()
-    if states is not None and len(states) > limit:
-        raise InputError(
-            f"order=2 has {len(states)} states, for labels and for pairs of labels before a third "
-            f"one: at most {limit} are allowed, because memory grows with their square; raise "
-            f"min_count, or set the environment variable {LIMIT_VARIABLE} to allow more"
-        )
-
-
 def to_offsets(counts: NDArray[Any]) -> NDArray[np.int64]:
     """Return the sums of the first 0, 1, … counts: where the items of each count begin."""
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
@@ -326,7 +318,7 @@ def choose_weights(
     if rules.order == 2:
         trigrams = choose_trigrams(bigram_of_row, labels, row_weight, rules.min_count)
         layout = replace(layout, trigram=trigrams)
-        check_state_count(layout)
+        check_state_count(layout.label_states)
         return layout
     if batch.edges is None:
         return layout
