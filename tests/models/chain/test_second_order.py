@@ -419,6 +419,19 @@ def test_min_count_and_sample_weights() -> None:
     assert {trigram[:3] for trigram in crf.trigrams_} == {("A", "B", "B"), ("A", "B", "C")}
 
 
+def test_trigrams_of_labels_that_are_partly_known() -> None:
+    """Each label of a set counts, but not the labels of an unknown position."""
+    X = [["a", "b", "c", "d"], ["a", "b", "c"], ["a"], ["a", "b", "c"]]
+    y = [["A", {"B", "C"}, "A", None], ["A", None, "B"], ["C"], [*"CCC"]]
+    crf = trellis.CRF(order=2).fit(X, y)
+    assert {trigram[:3] for trigram in crf.trigrams_} == {
+        *(("A", "B", "A"), ("A", "C", "A"), ("C", "C", "C"))
+    }
+    weights = [1.0] * 7 + [0.5]
+    crf = trellis.CRF(order=2, min_count=2).fit(X * 2, y * 2, weights)
+    assert {trigram[:3] for trigram in crf.trigrams_} == {("A", "B", "A"), ("A", "C", "A")}
+
+
 def test_short_sequences_have_no_weights_of_three_labels() -> None:
     X, y = [["a", "b"], ["b"]], [["A", "B"], ["B"]]
     second, first = (trellis.CRF(order=order, l2=0.1).fit(X, y) for order in (2, 1))

@@ -22,7 +22,6 @@ from trellis.checks import check_not_empty
 from trellis.features.rows import FeatureBatch, FeatureMap
 from trellis.features.vectorizer import choose
 from trellis.models.chain.crf import LinearChainModel
-from trellis.models.chain.decoding import split_into_slices
 from trellis.models.chain.labels import (
     EncodedLabels,
     Label,
@@ -98,7 +97,7 @@ class PenaltyPath:
         indices = np.array(held_out)
         self._held_out = [
             renumber_batch(data.batch.select(indices[part]), layout, *used)
-            for part in split_into_slices(data.batch.lengths[indices])
+            for part in model._split_into_slices(data.batch.lengths[indices])
         ]
 
     def move(self, l1: float, l2: float) -> None:

@@ -22,7 +22,7 @@ from trellis.models.quantities import Quantities
 from trellis.models.spans import predict_best_spans
 from trellis.sequences import count_positions, label_lists, sequences
 
-__all__ = ["DECODERS", "Decoding", "Labelling", "split_into_slices"]
+__all__ = ["DECODERS", "Decoding", "Labelling"]
 
 DECODERS = ("viterbi", "marginal", "mbr")
 """The values of ``decode`` in `Decoding.predict`."""
@@ -227,10 +227,7 @@ class Decoding(Quantities, Saved, ABC):
         X, known = self._read_known(X, known)
         lengths = count_positions(X)
         results: Predictions[Any] = Predictions()
-        states = self._label_states
-        # Some results have a number for each pair of columns.
-        size = 1.0 if states is None else (len(states) / len(self.classes_)) ** 2
-        for block in split_into_slices(lengths, size):
+        for block in self._split_into_slices(lengths):
             nonempty_indices = (np.flatnonzero(lengths[block]) + block.start).tolist()
             outputs: list[Any] = []
             if nonempty_indices:
@@ -259,16 +256,20 @@ class Decoding(Quantities, Saved, ABC):
             allowed = allowed[:, self._label_states.last]
         return np.split(allowed, np.cumsum(lengths)[:-1])
 
+    def _split_into_slices(self, lengths: NDArray[np.int64]) -> Iterator[slice]:
+        """Yield slices of sequences with about _SLICE_POSITIONS positions each.
 
-def split_into_slices(lengths: NDArray[np.int64], size: float = 1.0) -> Iterator[slice]:
-    """Yield slices of sequences with about _SLICE_POSITIONS / size positions each."""
-    ends = np.cumsum(lengths)
-    begin = 0
-    while begin < len(lengths):
-        positions_before = int(ends[begin - 1]) if begin else 0
-        end = int(np.searchsorted(ends, positions_before + _SLICE_POSITIONS / size)) + 1
-        yield slice(begin, min(end, len(lengths)))
-        begin = end
+        Of order 2, they have fewer: some results have a number for each pair of states.
+        """
+        states = self._label_states
+        size = 1.0 if states is None else (len(states) / len(self.classes_)) ** 2
+        ends = np.cumsum(lengths)
+        begin = 0
+        while begin < len(lengths):
+            positions_before = int(ends[begin - 1]) if begin else 0
+            end = int(np.searchsorted(ends, positions_before + _SLICE_POSITIONS / size)) + 1
+            yield slice(begin, min(end, len(lengths)))
+            begin = end
 
 
 @contextmanager

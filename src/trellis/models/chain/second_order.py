@@ -108,20 +108,41 @@ def check_state_count(states: LabelStates | None) -> None:
 
 
 def choose_trigrams(
-    bigram_of_row: NDArray[np.int32],
+    row_begin: NDArray[np.int64],
     labels: EncodedLabels,
     row_weight: NDArray[np.float64] | None,
     min_count: float,
 ) -> NDArray[np.int64]:
-    """Return the trigrams that occur at least min_count times in known labels, in ascending order.
+    """Return the trigrams that occur at least min_count times, in ascending order.
 
-    ``bigram_of_row`` has the bigram that ends at each position, or -1.
+    Where one of several labels is correct, each of them counts. Where every label is possible, none
+    does. The rows of sequence i are [row_begin[i], row_begin[i + 1]).
     """
     n_labels = len(labels.classes)
-    rows = np.flatnonzero((bigram_of_row[1:] >= 0) & (bigram_of_row[:-1] >= 0)) + 1
-    trigram = bigram_of_row[rows - 1].astype(np.int64) * n_labels + labels.label[rows]
-    cells: NDArray[np.int64]
-    cells, index = np.unique(trigram, return_inverse=True)
+    third = np.ones(len(labels.label), dtype=np.bool_)
+    for first in (row_begin[:-1], row_begin[:-1] + 1):
+        third[first[first < len(third)]] = False
+    rows = np.flatnonzero(third)
+    triples = np.stack([labels.label[rows - 2], labels.label[rows - 1], labels.label[rows]], axis=1)
+    is_known = (triples >= 0).all(axis=1)
+    cells = _join(triples[is_known].astype(np.int64), n_labels)
+    rows, others = rows[is_known], rows[~is_known]
+    if labels.allowed is not None:
+        is_free = labels.allowed.all(axis=1) & (labels.label < 0)
+        others = others[~(is_free[others - 2] | is_free[others - 1] | is_free[others])]
+        possible = [
+            _join(np.argwhere(np.multiply.outer(np.multiply.outer(a, b), c)), n_labels)
+            for a, b, c in (labels.allowed[row - 2 : row + 1] for row in others)
+        ]
+        rows = np.concatenate([rows, np.repeat(others, [len(part) for part in possible])])
+        cells = np.concatenate([cells, *possible])
+    trigrams: NDArray[np.int64]
+    trigrams, index = np.unique(cells, return_inverse=True)
     weights = None if row_weight is None else row_weight[rows]
-    counts = np.bincount(index, weights=weights, minlength=len(cells))
-    return cells[counts >= min_count] if min_count > 0 else cells
+    counts = np.bincount(index, weights=weights, minlength=len(trigrams))
+    return trigrams[counts >= min_count] if min_count > 0 else trigrams
+
+
+def _join(triples: NDArray[np.int64], n_labels: int) -> NDArray[np.int64]:
+    """Return the number of each trigram, from its labels (trigrams, 3)."""
+    return (triples[:, 0] * n_labels + triples[:, 1]) * n_labels + triples[:, 2]

@@ -316,7 +316,7 @@ def choose_weights(
         n_labels, begin, label.astype(np.uint16), bigrams, joint=_count_joint(features)
     )
     if rules.order == 2:
-        trigrams = choose_trigrams(bigram_of_row, labels, row_weight, rules.min_count)
+        trigrams = choose_trigrams(batch.row_begin, labels, row_weight, rules.min_count)
         layout = replace(layout, trigram=trigrams)
         check_state_count(layout.label_states)
         return layout
