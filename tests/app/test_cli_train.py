@@ -205,6 +205,14 @@ def test_every_kind_of_model(run: Run, tmp_path: Path, options: list[str], model
     assert loaded.predict(DEV[0]) == model.predict(DEV[0])
 
 
+@pytest.mark.parametrize("model", ["memm", "hmm", "neural"])
+def test_order_is_for_crfs(run: Run, tmp_path: Path, model: str) -> None:
+    write(tmp_path)
+    ran = run("train", "train.conll", "-m", model, "--order", "2")
+    assert ran.code == 1
+    assert f"--order does not apply to --model {model}" in ran.err
+
+
 def test_an_hmm(run: Run, tmp_path: Path) -> None:
     write(tmp_path)
     assert run("train", "train.conll", "--model", "hmm").code == 0
