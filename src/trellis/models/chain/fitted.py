@@ -33,6 +33,8 @@ _HISTORIES = ("losses", "dev_scores")
 class FittedChain(Inspection, Decoding, Parameters):
     """score(x, y) = Σₜ w · φ(x, t, yₜ₋₁, yₜ), with weights w that fit has learned."""
 
+    added_parameters = frozenset({"order"})
+
     classes_: NDArray[Any]
     """(labels,) All labels."""
     features_: FeatureMap
