@@ -236,7 +236,9 @@ def lstm(steps: int, hidden: int) -> Callable[[], None]:
     return partial(_core.lstm_forward, gates, u, np.ones(steps, np.int64), h, c, before, THREADS)
 
 
-def training_data(sequences: int, length: int, labels: int) -> tuple[_core.TrainingData, int]:
+def training_data(
+    sequences: int, length: int, labels: int, trigrams: int = 0
+) -> tuple[_core.TrainingData, int]:
     """Return data with 500 attributes, five at each position, and the number of weights."""
     rng, rows, attributes = np.random.default_rng(0), sequences * length, 500
     begin, ids = np.arange(rows + 1, dtype=np.int64) * 5, rng.integers(0, attributes, rows * 5)
@@ -248,16 +250,17 @@ def training_data(sequences: int, length: int, labels: int) -> tuple[_core.Train
         np.arange(labels**2, dtype=np.int32),
         None,
         None,
+        np.arange(trigrams) * (labels**3 // trigrams) if trigrams else None,
     )
     x = _core.SparseRows(begin, ids.astype(np.int32), None)
     y = rng.integers(0, labels, rows).astype(np.int32)
     row_begin = np.arange(0, rows + 1, length, dtype=np.int64)
     data = _core.TrainingData(layout, x, None, row_begin, y, *(None,) * 6)
-    return data, attributes * labels + labels**2
+    return data, attributes * labels + labels**2 + trigrams
 
 
-def objective(sequences: int, length: int, labels: int) -> Callable[[], None]:
-    data, size = training_data(sequences, length, labels)
+def objective(sequences: int, length: int, labels: int, trigrams: int = 0) -> Callable[[], None]:
+    data, size = training_data(sequences, length, labels, trigrams)
     evaluate = _core.Objective(data, False).evaluate
     return partial(evaluate, np.zeros(size), 1.0, THREADS, np.zeros(size))
 
@@ -314,6 +317,8 @@ CALLS: dict[str, Callable[[], Callable[[], None]]] = {
     "n-grams of a long word": lambda: partial(_core.subword_ids, ["ab" * 500_000], 3, 60, 10**6),
     "training": lambda: objective(80_000, 20, 60),
     "training on one sequence": lambda: objective(1, 60_000, 200),
+    "training of order 2": lambda: objective(80_000, 20, 30, 2000),
+    "training of order 2 on one sequence": lambda: objective(1, 100_000, 30, 300),
     "online training on one sequence": lambda: online(1, 60_000, 200),
     "huffman": lambda: partial(_core.huffman, np.arange(4_000_000, 0, -1)),
     "alias cells": lambda: partial(_core.alias_cells, np.ones(30_000_000) / 3),

@@ -4,6 +4,7 @@
 // Nothing here, nor in the included files, may instantiate a standard container: see base/simd.hpp.
 #include "chain/log.hpp"
 #include "chain/max.hpp"
+#include "chain/pairs.hpp"
 #include "chain/scaled.hpp"
 #include "chain/sparse.hpp"
 #include "chain/tables.hpp"
@@ -98,6 +99,8 @@ const Kernels kernels{.name = TRELLIS_STRING(TRELLIS_ISA),
                                     .score_ids = score_ids,
                                     .add_rows = add_rows,
                                     .sparse_marginals = sparse_marginals,
+                                    .pair_forward = pair_forward,
+                                    .pair_backward = pair_backward,
                                     .softmax = softmax},
                       .ctc = ctc_kernels(),
                       .grid = {.sum_product = grid::sweep<false>, .max_product = grid::sweep<true>},

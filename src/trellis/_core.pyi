@@ -467,7 +467,16 @@ class WeightLayout:
         bigram: NDArray[np.int32],
         edge_begin: _Integers | None,
         edge_bigram: NDArray[np.int32] | None,
+        trigram: _Integers | None = None,
     ) -> None: ...
+
+class PairStates:
+    begin: NDArray[np.int32]
+    last: NDArray[np.int32]
+    previous: NDArray[np.int32]
+    def __init__(self, labels: int, trigram: _Integers) -> None: ...
+    def __len__(self) -> int: ...
+    def transitions(self, bigrams: _Doubles, trigrams: _Doubles, out: _Doubles) -> None: ...
 
 class TrainingData:
     def __init__(

@@ -234,6 +234,28 @@ def test_inspect_shows_features_of_transitions(run: Run, tmp_path: Path) -> None
     assert text.index("top features of each label") < text.index("top features of transitions")
 
 
+def test_commands_with_a_model_of_order_2(run: Run, tmp_path: Path) -> None:
+    model = CRF(order=2, max_iter=10).fit(X, Y)
+    model.save(tmp_path / "m.trellis")
+    output = json.loads(run("inspect", "m.trellis", "--json", "--top", 3).out)
+    assert output["parameters"]["order"] == 2
+    weights = model.trigrams_
+    assert output["trigrams"] == [t._asdict() for t in weights[:3] + weights[-3:]]
+    text = run("inspect", "m.trellis", "--top", 2).out
+    assert "three labels in a row" in text
+    table = text.split("three labels in a row")[1]
+    assert table.split()[:4] == ["first", "second", "third", "weight"]
+    conll.write(tmp_path / "data.conll", X[:5], Y[:5])
+    score = json.loads(run("eval", "m.trellis", "data.conll", "--json").out)
+    assert score["accuracy"] == metrics.accuracy(Y[:5], model.predict(X[:5]))
+    tagged = run("tag", "m.trellis", "data.conll", "--decode", "marginal")
+    assert [line.split()[-1] for line in tagged.out.split("\n") if line] == [
+        label for labels in model.predict(X[:5], decode="marginal") for label in labels
+    ]
+    assert run("report", "m.trellis", "data.conll", "-o", "report.html").code == 0
+    assert "Transitions" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 def test_inspect_without_features_of_transitions(run: Run, folder: Path, model: CRF) -> None:
     output = json.loads(run("inspect", "model.trellis", "--json").out)
     assert "edge_features" not in output

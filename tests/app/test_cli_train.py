@@ -180,6 +180,8 @@ def test_files_of_different_widths_are_refused(run: Run, tmp_path: Path) -> None
             ["--states", "all", "--transitions", "seen", "--max-iter", "5"],
             CRF(states="all", transitions="seen", max_iter=5),
         ),
+        (["--order", "2", "--max-iter", "6"], CRF(order=2, max_iter=6)),
+        (["-m", "perceptron", "--order", "2"], CRF(solver="perceptron", order=2)),
         (["--transitions", "none"], CRF(transitions="none")),
         (["--constraints", "auto", "--max-iter", "5"], CRF(constraints="BIO", max_iter=5)),
         (["--constraints", "BIO", "--max-iter", "5"], CRF(constraints="BIO", max_iter=5)),
@@ -201,6 +203,14 @@ def test_every_kind_of_model(run: Run, tmp_path: Path, options: list[str], model
     loaded = same_weights(tmp_path / "model.trellis", model.set_params(**expected).fit(X, Y))
     assert loaded.constraints == model.constraints
     assert loaded.predict(DEV[0]) == model.predict(DEV[0])
+
+
+@pytest.mark.parametrize("model", ["memm", "hmm", "neural"])
+def test_order_is_for_crfs(run: Run, tmp_path: Path, model: str) -> None:
+    write(tmp_path)
+    ran = run("train", "train.conll", "-m", model, "--order", "2")
+    assert ran.code == 1
+    assert f"--order does not apply to --model {model}" in ran.err
 
 
 def test_an_hmm(run: Run, tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def test_without_patience_dev_does_not_stop_training(
         ["-m", "sgd", "--max-iter", "3"],
         ["-m", "arow"],
         ["--tune", "3", "--max-iter", "15"],
+        ["--order", "2", "--tune", "2", "--max-iter", "15"],
     ],
     ids=typed,
 )

@@ -35,6 +35,7 @@ def tagger(**options: Any) -> Callable[[], Any]:
 MODELS: dict[str, Callable[[], Any]] = {
     "lbfgs": crf("lbfgs", early_stopping=3),
     "owl-qn": crf("lbfgs", l1=0.01),
+    "order 2": crf("lbfgs", order=2),
     "gradient": crf("gradient"),
     "sgd": crf("sgd"),
     "perceptron": crf("perceptron"),

@@ -219,6 +219,7 @@ CASES: dict[str, Case] = {
     "crf of joint features": Case(
         lambda: trellis.CRF(joint=joint_names, max_iter=2).fit(WORDS, TAGS), use_joint
     ),
+    "crf of order 2": Case(lambda: trellis.CRF(order=2, max_iter=2).fit(WORDS, TAGS), CHAIN),
     "memm": Case(lambda: trellis.MEMM(max_iter=2).fit(WORDS, TAGS), CHAIN),
     "hmm": Case(lambda: trellis.HMM(random_state=1).fit(WORDS, TAGS), CHAIN),
     "hmm of symbols": Case(

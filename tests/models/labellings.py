@@ -1,6 +1,7 @@
 """Expected results of sequence models, by enumeration of all labellings.
 
 score(x, y) = Σₜ Σ_a value(a, t) · w[a, yₜ] + Σₜ (w[yₜ₋₁, yₜ] + Σ_e value(e, t) · w[e, yₜ₋₁, yₜ])
+              + Σₜ w[yₜ₋₂, yₜ₋₁, yₜ]  (of order 2)
 
 At t = 0, the edge features have the weights w["start:e", y₀].
 
@@ -10,7 +11,7 @@ This module does not use the inference of the library. It reads the weights of a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -98,16 +99,18 @@ def evaluate(problem: Any, w: Array) -> tuple[float, Array]:
 
 @dataclass(frozen=True)
 class Scores:
-    """unary (T, L) and transition (T - 1, L, L) of one sequence."""
+    """unary (T, L), transition (T - 1, L, L) and, of order 2, trigram (L, L, L) of one sequence."""
 
     unary: Array
     transition: Array
+    trigram: Array | None = None
 
     def of(self, path: Sequence[int]) -> float:
         total = sum(self.unary[t, y] for t, y in enumerate(path))
-        return float(
-            total + sum(self.transition[t, path[t], path[t + 1]] for t in range(len(path) - 1))
-        )
+        total += sum(self.transition[t, path[t], path[t + 1]] for t in range(len(path) - 1))
+        if self.trigram is not None:
+            total += sum(self.trigram[tuple(path[t : t + 3])] for t in range(len(path) - 2))
+        return float(total)
 
     def of_all(self) -> Array:
         """Return the score of each labelling (L**T,), in the order of `all_paths`."""
@@ -115,6 +118,8 @@ class Scores:
         total = self.unary[np.arange(len(self.unary)), paths].sum(axis=1)
         for t in range(len(self.transition)):
             total = total + self.transition[t][paths[:, t], paths[:, t + 1]]
+        for t in range(len(self.unary) - 2 if self.trigram is not None else 0):
+            total = total + self.trigram[paths[:, t], paths[:, t + 1], paths[:, t + 2]]
         return total
 
 
@@ -144,7 +149,11 @@ def score(model: Any, w: Array, x: Any) -> Scores:
         for name, value in into.items() if t else ():
             for (a, b), weight in edge.get(name, {}).items():
                 transition[t - 1, index[a], index[b]] += value * weight
-    return Scores(unary, transition)
+    if model.layout_.trigram is None:
+        return Scores(unary, transition)
+    trigram = np.zeros(3 * (len(index),))
+    trigram.flat[model.layout_.trigram] = model.layout_.split(w)[3]
+    return Scores(unary, transition, trigram)
 
 
 def weights_by_name(
@@ -220,7 +229,7 @@ def nll(
     classes, total = model.classes_.tolist(), 0.0
     for i, (x, known) in enumerate(zip(X, y, strict=True)):
         scores = score(model, w, x)
-        raised = Scores(scores.unary + costs(classes, known, model.label_weight), scores.transition)
+        raised = replace(scores, unary=scores.unary + costs(classes, known, model.label_weight))
         values, is_legal = raised.of_all(), mask_legal(len(x), classes, legal)
         is_correct = is_legal & mask_agreeing(known, classes)
         loss = log_sum(values[is_legal]) - log_sum(values[is_correct])

@@ -13,12 +13,44 @@
 #include "bindings/loglinear/scorer.hpp"
 #include "loglinear/objective.hpp"
 #include "loglinear/online.hpp"
+#include "loglinear/pair_states.hpp"
 #include "loglinear/seen_cells.hpp"
 
 namespace nb = nanobind;
 
 namespace trellis {
 namespace {
+
+// The states of a chain of second order; see core/loglinear/pair_states.hpp.
+class PairStatesBinding {
+ public:
+  PairStatesBinding(int labels, In<std::int64_t> trigram) : states_(make(labels, copy_of(trigram))) {}
+
+  std::int32_t count() const { return states_.count(); }
+  Numpy<std::int32_t> begin() const { return to_array(std::vector(states_.begin())); }
+  Numpy<std::int32_t> last() const { return to_array(std::vector(states_.last())); }
+  Numpy<std::int32_t> previous() const { return to_array(std::vector(states_.previous())); }
+
+  // Fills out, (states, states), from scores of bigrams, (labels, labels), and weights of trigrams.
+  void transitions(In<double, 2> bigrams, In<double> trigrams, Out<double, 2> out) const {
+    const std::int64_t labels = states_.labels();
+    require(size_of(bigrams) == labels && std::int64_t(bigrams.shape(1)) == labels,
+            "bigrams must be (labels, labels)");
+    require(size_of(trigrams) == states_.trigrams(), "trigrams must have one entry per trigram");
+    require(size_of(out) == count() && std::int64_t(out.shape(1)) == count(),
+            "out must be (states, states)");
+    states_.transitions(bigrams.data(), trigrams.data(), out.data());
+  }
+
+ private:
+  static PairStates make(int labels, const std::vector<std::int64_t>& trigram) {
+    require(0 < labels && labels <= kMaxLabels, "labels must be 1 to 32768");
+    check_trigrams(labels, trigram);
+    return PairStates(labels, trigram.data(), static_cast<std::int64_t>(trigram.size()));
+  }
+
+  PairStates states_;
+};
 
 // Rows, labels and constraints, validated; keeps all arrays alive.
 class TrainingData {
@@ -107,6 +139,7 @@ class TrainingData {
 class ObjectiveBinding {
  public:
   ObjectiveBinding(const TrainingData& data, bool by_step) : data_(data) {
+    require(!by_step || data_.layout().trigrams == 0, "an MEMM does not take trigrams");
     {
       const ReleasedGil release;
       objective_.emplace(data_.layout(), data_.rows(), data_.edges(), data_.labels(),
@@ -259,9 +292,19 @@ void bind_loglinear(nb::module_& m) {
            nb::arg("id"), nb::arg("value").none());
   nb::class_<WeightLayoutArrays>(m, "WeightLayout")
       .def(nb::init<int, In<std::int64_t>, In<std::uint16_t>, In<std::int32_t>,
-                    std::optional<In<std::int64_t>>, std::optional<In<std::int32_t>>>(),
+                    std::optional<In<std::int64_t>>, std::optional<In<std::int32_t>>,
+                    std::optional<In<std::int64_t>>>(),
            nb::arg("labels"), nb::arg("state_begin"), nb::arg("state_label"), nb::arg("bigram"),
-           nb::arg("edge_begin").none(), nb::arg("edge_bigram").none());
+           nb::arg("edge_begin").none(), nb::arg("edge_bigram").none(),
+           nb::arg("trigram").none() = nb::none());
+  nb::class_<PairStatesBinding>(m, "PairStates")
+      .def(nb::init<int, In<std::int64_t>>(), nb::arg("labels"), nb::arg("trigram"))
+      .def("__len__", &PairStatesBinding::count)
+      .def_prop_ro("begin", &PairStatesBinding::begin, nb::rv_policy::move)
+      .def_prop_ro("last", &PairStatesBinding::last, nb::rv_policy::move)
+      .def_prop_ro("previous", &PairStatesBinding::previous, nb::rv_policy::move)
+      .def("transitions", &PairStatesBinding::transitions, nb::arg("bigrams"), nb::arg("trigrams"),
+           nb::arg("out"));
   nb::class_<TrainingData>(m, "TrainingData")
       .def(nb::init<const WeightLayoutArrays&, const SparseRowsArrays&, std::optional<SparseRowsArrays>,
                     In<std::int64_t>, In<std::int32_t>, std::optional<In<bool, 2>>,

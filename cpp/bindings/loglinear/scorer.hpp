@@ -67,6 +67,20 @@ struct SparseRowsArrays {
   }
 };
 
+// Checks trigrams, which are stored as (first * labels + second) * labels + third: PairStates uses them
+// as indices, and has at most kMaxLabels states.
+inline void check_trigrams(int labels, const std::vector<std::int64_t>& trigrams) {
+  const std::int64_t cells = std::int64_t{labels} * labels * labels;
+  std::int64_t last = -1, states = labels;
+  for (const std::int64_t cell : trigrams) {
+    require(0 <= cell && cell < cells, "weights: a trigram is out of range");
+    require(last < cell, "weights: trigrams must be ascending");
+    if (last < 0 || last / labels != cell / labels) ++states;
+    last = cell;
+  }
+  require(states <= kMaxLabels, "weights: there must be at most 32768 labels and label pairs");
+}
+
 // The arrays that a WeightLayout points to, with the same shapes. They are private and validated copies:
 // every call uses them as indices, and the caller may change the original arrays at any time.
 struct WeightLayoutArrays {
@@ -76,16 +90,19 @@ struct WeightLayoutArrays {
   Shared<std::int32_t> bigram;
   Shared<std::int64_t> edge_begin;   // null without edge attributes
   Shared<std::int32_t> edge_bigram;  // null without edge attributes
+  Shared<std::int64_t> trigram;      // null in a chain of first order
 
   WeightLayoutArrays(int labels_, In<std::int64_t> state_begin_, In<std::uint16_t> state_label_,
                      In<std::int32_t> bigram_, std::optional<In<std::int64_t>> edge_begin_,
-                     std::optional<In<std::int32_t>> edge_bigram_)
+                     std::optional<In<std::int32_t>> edge_bigram_,
+                     std::optional<In<std::int64_t>> trigram_)
       : labels(labels_),
         state_begin(share(copy_of(state_begin_))),
         state_label(share(copy_of(state_label_))),
         bigram(share(copy_of(bigram_))),
         edge_begin(edge_begin_ ? share(copy_of(*edge_begin_)) : nullptr),
-        edge_bigram(edge_bigram_ ? share(copy_of(*edge_bigram_)) : nullptr) {
+        edge_bigram(edge_bigram_ ? share(copy_of(*edge_bigram_)) : nullptr),
+        trigram(trigram_ ? share(copy_of(*trigram_)) : nullptr) {
     require(0 < labels && labels <= kMaxLabels, "weights: labels must be 1 to 32768");
     check_begin(*state_begin, size_of(state_label), "weights: state_begin does not fit state_label");
     require(size_of(state_label) < (std::int64_t{1} << 32), "weights: more than 2^32 state weights");
@@ -97,6 +114,8 @@ struct WeightLayoutArrays {
             "weights: edge_begin requires edge_bigram, and vice versa");
     if (edge_begin) check_begin(*edge_begin, size_of(edge_bigram), "weights: edge_begin does not fit");
     if (edge_bigram) check_bigrams(*edge_bigram);
+    require(!trigram || !edge_begin, "weights: trigrams cannot be combined with edge attributes");
+    if (trigram) check_trigrams(labels, *trigram);
   }
 
   // Checks bigrams, which are stored as from * labels + to.
@@ -114,7 +133,9 @@ struct WeightLayoutArrays {
             .bigram = bigram->data(),
             .edge_attributes = edge_begin ? size_of(edge_begin) - 1 : 0,
             .edge_begin = edge_begin ? edge_begin->data() : nullptr,
-            .edge_bigram = edge_bigram ? edge_bigram->data() : nullptr};
+            .edge_bigram = edge_bigram ? edge_bigram->data() : nullptr,
+            .trigrams = trigram ? size_of(trigram) : 0,
+            .trigram = trigram ? trigram->data() : nullptr};
   }
 };
 

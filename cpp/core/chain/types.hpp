@@ -182,4 +182,37 @@ struct SparseChain {
   double* counts;  // (pairs, kLanes): weight * p(y_{t-1} = a, y_t = b) / exp(score) is added
 };
 
+// Eight sequences of a chain of second order, longest first; see chain/pairs.hpp. A state stands for the
+// last label and, if trigrams begin with this pair, the label before it.
+struct PairChain {
+  int labels, states;
+  const std::int32_t* state_begin;  // (labels + 1): the states of label c are [state_begin[c],
+                                    // state_begin[c + 1]); the first one stands for c alone
+  // The bigrams (b, c) that lead to each state, and their sources: the states of label b. If no trigram
+  // ends with the bigram, it has no sources, and the sum over all states of b is used.
+  const std::int32_t* bigram_begin;  // (states + 1)
+  const std::uint16_t* before;       // (bigrams): b
+  const double* bigram_value;        // (bigrams): exp(score), 0 if forbidden
+  const std::int32_t* source_begin;  // (bigrams + 1)
+  const std::int32_t* plain_begin;   // (bigrams): sources without a trigram weight follow those with one
+  const std::int32_t* source;        // (sources)
+  const double* source_value;        // (sources): exp(trigram weight), or 1
+  const double* start;               // (labels), or null
+  const double* end;                 // (labels), or null
+  std::int64_t length[kLanes];       // 0 for an empty lane
+  const double* unary[kLanes];       // (length, labels)
+  double* out[kLanes];               // (length, labels): weight * p(y_t)
+  double weight[kLanes];
+  double log_z[kLanes];
+  bool inexact[kLanes];  // numbers too small for scaled probabilities, or no path: use the exact kernels
+  double* bigram_counts;  // (bigrams, kLanes): weight * p(y_{t-1}, y_t) is added
+  // (sources, kLanes): weight * p(y_{t-2}, y_{t-1}, y_t) / source_value is added, if it has a weight
+  double* source_counts;
+};
+
+// Returns the doubles of scratch for sequences of up to `longest` positions.
+inline constexpr std::int64_t pair_scratch_size(const PairChain& c, std::int64_t longest) {
+  return ((longest + 2) * c.states + (2 * longest + 2) * c.labels) * kLanes;
+}
+
 }  // namespace trellis

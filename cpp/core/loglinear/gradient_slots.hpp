@@ -23,7 +23,8 @@ class GradientSlots {
   struct Slot {
     std::vector<std::int64_t> chunk_begin;  // (chunks + 1): the first sequence of each chunk
     std::int64_t touched = 0;               // only state weights [0, touched) can have a gradient here
-    // The gradients of states, scaled counts, log counts, edges and the dense table, in this order.
+    // The gradients of states, scaled counts, log counts, edges, trigrams and the dense table, in this
+    // order.
     AlignedDoubles memory;
   };
 
@@ -46,7 +47,8 @@ class GradientSlots {
   double* scaled_counts(const Slot& s) const { return s.memory.get() + layout_.states(); }
   double* log_counts(const Slot& s) const { return scaled_counts(s) + square_; }
   double* edges(const Slot& s) const { return log_counts(s) + square_; }
-  double* dense(const Slot& s) const { return edges(s) + layout_.edges(); }
+  double* trigrams(const Slot& s) const { return edges(s) + layout_.edges(); }
+  double* dense(const Slot& s) const { return trigrams(s) + layout_.trigrams; }
 
   // Sets a slot's gradient to 0, except for weights that cannot have a gradient in this slot.
   void clear(const Slot& s) const {
@@ -79,7 +81,7 @@ class GradientSlots {
           const double* slot_gradient = states(s);
           const std::int64_t last = std::min(end, s.touched);
           for (std::int64_t i = begin; i < last; ++i) gradient[i] += slot_gradient[i];
-          const double* edge_gradient = edges(s) - first_edge;
+          const double* edge_gradient = edges(s) - first_edge;  // trigrams follow the edges
           for (std::int64_t i = std::max(begin, first_edge); i < end; ++i)
             gradient[i] += edge_gradient[i];
         }

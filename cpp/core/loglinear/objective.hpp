@@ -17,6 +17,7 @@
 #include "chain/batch.hpp"
 #include "dispatch.hpp"
 #include "loglinear/gradient_slots.hpp"
+#include "loglinear/pair_chain.hpp"
 #include "loglinear/row_plan.hpp"
 #include "loglinear/sparse_bigrams.hpp"
 #include "loglinear/training_labels.hpp"
@@ -39,6 +40,7 @@ class Objective {
     inspect_labels();
     count_bigrams();
     if (can_be_sparse()) bigrams_.emplace(layout_);
+    if (layout_.trigrams > 0) pair_chains_.emplace(layout_, y_, longest_);
   }
   Objective(const Objective&) = delete;
   Objective& operator=(const Objective&) = delete;
@@ -96,6 +98,7 @@ class Objective {
     AlignedDoubles expected_pairs;
     Scratch lanes;                    // for SparseBigrams
     std::vector<double> lane_counts;  // (bigrams, kLanes)
+    PairChains::Memory pair_chains;   // only if there are trigrams
   };
 
   // The sequences of one call of the chain kernels; each vector has one entry per sequence.
@@ -160,25 +163,32 @@ class Objective {
                              .end = y_.end};
     shared_ = std::make_shared<SharedScores>(none, true);
     sparse_ = bigrams_ && bigrams_->prepare(w + layout_.states());
+    if (pair_chains_) pair_chains_->prepare(transition_.data(), w + layout_.first_trigram());
     table_.resize(static_cast<std::size_t>(dense_.table_size()) + kPadding);
     dense_.expand(w, table_.data());
   }
 
-  // Returns whether the sparse kernel can be used: no transition may be forbidden or position-dependent,
-  // and no label unknown.
+  // Returns whether the sparse kernel can be used: no transition may be forbidden, position-dependent or
+  // of second order, and no label unknown.
   bool can_be_sparse() const {
     return normaliser_ == Normaliser::sequence && !y_.constrained() && !partial_ && !has_edges() &&
-           longest_ <= SparseBigrams::kLongest && SparseBigrams::are_few(layout_);
+           layout_.trigrams == 0 && longest_ <= SparseBigrams::kLongest &&
+           SparseBigrams::are_few(layout_);
   }
 
   void run_slot(const double* w, const Slot& slot, Worker& worker) {
     slots_.clear(slot);
     worker.lane_counts.assign(sparse_ ? layout_.bigrams * kLanes : 0, 0.0);
+    if (pair_chains_) pair_chains_->clear(worker.pair_chains);
     for (std::size_t c = 0; c + 1 < slot.chunk_begin.size(); ++c) {
       run_chunk(w, slot.chunk_begin[c], slot.chunk_begin[c + 1], slot, worker);
     }
     if (sparse_)
       bigrams_->add_counts(worker.lane_counts.data(), slots_.stride(), slots_.log_counts(slot));
+    if (pair_chains_) {
+      pair_chains_->add_counts(worker.pair_chains, slots_.stride(), slots_.log_counts(slot),
+                               slots_.trigrams(slot));
+    }
   }
 
   void run_chunk(const double* w, std::int64_t first, std::int64_t last, const Slot& slot,
@@ -224,7 +234,7 @@ class Objective {
     for (std::int64_t i = first; i < last; ++i) {
       log_likelihood_[i] = -weight(i) * all.log_z[i - first];
       outcomes_[i] = all.outcomes[i - first];
-      if (known(i)) observe(i, begin, worker);
+      if (known(i)) observe(i, begin, slot, worker);
     }
     if (!partial_) {
       sum_pairs(first, last, slot, worker);
@@ -269,6 +279,22 @@ class Objective {
   void marginals(Sequences& sequences, double sign, double* unary, double* pairs, const Slot& slot,
                  Worker& worker) {
     for (double& x : sequences.weight) x *= sign;
+    if (pair_chains_) {
+      const PairChains::Sequences x{.unary = sequences.unary,
+                                    .lengths = sequences.lengths,
+                                    .starts = sequences.starts,
+                                    .weights = sequences.weight,
+                                    .log_z = sequences.log_z,
+                                    .outcomes = sequences.outcomes};
+      pair_chains_->marginals(x, unary, worker.pair_chains);
+    } else {
+      first_order_marginals(sequences, unary, pairs, slot, worker);
+    }
+    for (double& x : sequences.weight) x *= sign;
+  }
+
+  void first_order_marginals(Sequences& sequences, double* unary, double* pairs, const Slot& slot,
+                             Worker& worker) {
     const Batch<double> batch{.count = static_cast<std::int64_t>(sequences.index.size()),
                               .labels = layout_.labels,
                               .unary = sequences.unary.data(),
@@ -288,7 +314,6 @@ class Objective {
     const ChainBatch<double> chain(batch, kernels().chain<double>(), 1, shared_);
     chain.marginals_here(out, worker.chain, has_edges() ? nullptr : slots_.scaled_counts(slot),
                          has_edges() ? nullptr : slots_.log_counts(slot));
-    for (double& x : sequences.weight) x *= sign;
   }
 
   // Adds the cost of the right label to the scores of all wrong labels. Training then requires a margin
@@ -300,7 +325,7 @@ class Objective {
 
   // Adds the score of the known labels to the log-likelihood, and subtracts their counts from the
   // residuals.
-  void observe(std::int64_t i, std::int64_t begin, Worker& worker) {
+  void observe(std::int64_t i, std::int64_t begin, const Slot& slot, Worker& worker) {
     const int labels = layout_.labels;
     const std::int32_t* y = y_.label + y_.row_begin[i];
     const std::int64_t row = y_.row_begin[i] - begin, n = length(i);
@@ -320,6 +345,12 @@ class Objective {
       } else {
         total += transition_[cell];
       }
+    }
+    if (pair_chains_) {
+      pair_chains_->states().for_each_trigram(y, n, [&](std::int64_t k) {
+        total += pair_chains_->trigram_scores()[k];
+        slots_.trigrams(slot)[k] -= weight(i);
+      });
     }
     log_likelihood_[i] += weight(i) * total;
     if (total == -std::numeric_limits<double>::infinity()) outcomes_[i] = {Status::infeasible, 0};
@@ -438,7 +469,8 @@ class Objective {
   std::vector<double> table_;                  // the weights of dense attributes, expanded
   std::shared_ptr<const SharedScores> shared_;
   std::optional<SparseBigrams> bigrams_;
-  bool sparse_ = false;  // the current weights allow the sparse kernel
+  std::optional<PairChains> pair_chains_;  // if there are trigrams
+  bool sparse_ = false;                    // the current weights allow the sparse kernel
 };
 
 }  // namespace trellis

@@ -11,6 +11,7 @@
 
 #include "chain/batch.hpp"
 #include "dispatch.hpp"
+#include "loglinear/pair_chain.hpp"
 #include "loglinear/row_plan.hpp"
 #include "loglinear/training_labels.hpp"
 
@@ -29,7 +30,12 @@ class OnlineLearner {
         x_(x),
         y_(y),
         rows_(layout, x, DenseAttributes::none(layout)),
-        transition_(square()) {}
+        transition_(square()) {
+    if (layout_.trigrams == 0) return;
+    std::int64_t longest = 0;
+    for (std::int64_t i = 0; i < y_.sequences; ++i) longest = std::max(longest, length(i));
+    pair_chains_.emplace(layout_, y_, longest);
+  }
 
   std::int64_t size() const { return layout_.size(); }
   double weight(std::int64_t i) const { return y_.weight_of(i); }
@@ -43,27 +49,12 @@ class OnlineLearner {
     transition_scores(layout_, w, nullptr, transition_.data());
     for (double& t : transition_) t *= scale;
     forbid();
-    const Batch<double> batch = this->batch();
-    const auto shared = std::make_shared<const SharedScores>(batch, true);
-    if (!memory_ || memory_rows_ < n) {
-      memory_rows_ = std::min(std::max(n, 2 * memory_rows_), ChainBatch<double>::kBlockRows);
-      memory_.emplace(shared->view(), memory_rows_);
-    }
-    const std::int64_t stride = padded(layout_.labels);
-    counts_.assign(2 * labels * stride, 0.0);
+    counts_.assign(2 * labels * padded(layout_.labels), 0.0);
     residual_.resize(n * labels + kPadding);
     const double step_weight = step * weight(i);
     double log_z = 0.0;
-    Outcome outcome;
-    const MarginalsOut<double> out{.unary = residual_.data(),
-                                   .pairwise = nullptr,
-                                   .pairwise_starts = nullptr,
-                                   .counts = nullptr,
-                                   .log_z = &log_z,
-                                   .outcomes = &outcome,
-                                   .weights = &step_weight};
-    const ChainBatch<double> chain(batch, kernels().chain<double>(), 1, shared);
-    chain.marginals_here(out, *memory_, counts_.data(), counts_.data() + labels * stride);
+    const Outcome outcome =
+        pair_chains_ ? pair_marginals(step_weight, scale, w, &log_z) : marginals(step_weight, &log_z);
     if (outcome.status != Status::ok) return std::numeric_limits<double>::infinity();
     const std::int32_t* y = y_.label + begin;
     double total = 0.0;
@@ -76,7 +67,8 @@ class OnlineLearner {
       kernels().loglinear.add_rows(rows_.plan(), residual_.data() + (from - begin) * labels, from, to,
                                    nullptr, w);
     });
-    descend_bigrams(i, step_weight, *shared, w + layout_.states());
+    descend_bigrams(i, step_weight, w + layout_.states());
+    if (pair_chains_) total += descend_trigrams(i, step_weight, w + layout_.first_trigram());
     return weight(i) * (log_z - total);
   }
 
@@ -94,9 +86,14 @@ class OnlineLearner {
     path_.resize(n);
     double best = 0.0;
     Outcome outcome;
-    const Batch<double> batch = this->batch();
-    const ChainBatch<double> chain(batch, kernels().chain<double>(), 1, Purpose::paths);
-    chain.viterbi(path_.data(), &best, &outcome);
+    if (pair_chains_) {
+      const double* trigrams = w + layout_.first_trigram();
+      pair_chains_->viterbi(transition_.data(), trigrams, scores_.data(), n, path_.data(), &best);
+    } else {
+      const Batch<double> batch = this->batch();
+      const ChainBatch<double> chain(batch, kernels().chain<double>(), 1, Purpose::paths);
+      chain.viterbi(path_.data(), &best, &outcome);
+    }
     const std::int32_t* y = y_.label + y_.row_begin[i];
     Mistake mistake{best, 0};
     for (std::int64_t t = 0; t < n; ++t) {
@@ -104,6 +101,7 @@ class OnlineLearner {
       mistake.margin -= scores_[t * layout_.labels + y[t]];
       if (t > 0) mistake.margin -= transition_[y[t - 1] * layout_.labels + y[t]];
     }
+    for_each_trigram(y, n, [&](std::int64_t k) { mistake.margin -= w[k]; });
     return mistake;
   }
 
@@ -127,6 +125,8 @@ class OnlineLearner {
         add_bigram(path_[t - 1] * layout_.labels + path_[t], -1.0);
       }
     }
+    for_each_trigram(y, length(i), [&](std::int64_t k) { changes_.push_back({k, 1.0}); });
+    for_each_trigram(path_.data(), length(i), [&](std::int64_t k) { changes_.push_back({k, -1.0}); });
     merge();
     return changes_;
   }
@@ -166,9 +166,73 @@ class OnlineLearner {
             .end = y_.end};
   }
 
+  // Computes weight * p(y_t) in residual_, and the expected bigrams in counts_, for the current
+  // sequence.
+  Outcome marginals(double weight, double* log_z) {
+    const Batch<double> batch = this->batch();
+    const auto shared = std::make_shared<const SharedScores>(batch, true);
+    if (!memory_ || memory_rows_ < length_) {
+      memory_rows_ = std::min(std::max(length_, 2 * memory_rows_), ChainBatch<double>::kBlockRows);
+      memory_.emplace(shared->view(), memory_rows_);
+    }
+    Outcome outcome;
+    const MarginalsOut<double> out{.unary = residual_.data(),
+                                   .pairwise = nullptr,
+                                   .pairwise_starts = nullptr,
+                                   .counts = nullptr,
+                                   .log_z = log_z,
+                                   .outcomes = &outcome,
+                                   .weights = &weight};
+    const std::int64_t square = static_cast<std::int64_t>(layout_.labels) * padded(layout_.labels);
+    const ChainBatch<double> chain(batch, kernels().chain<double>(), 1, shared);
+    chain.marginals_here(out, *memory_, counts_.data(), counts_.data() + square);
+    for (std::int64_t k = 0; k < square; ++k) counts_[k] *= shared->view().weight[k];
+    return outcome;
+  }
+
+  // Does the same for a chain of second order; the expected trigrams are in trigram_counts_.
+  Outcome pair_marginals(double weight, double scale, const double* w, double* log_z) {
+    trigrams_.assign(w + layout_.first_trigram(), w + layout_.size());
+    for (double& x : trigrams_) x *= scale;
+    trigram_counts_.assign(trigrams_.size(), 0.0);
+    pair_chains_->prepare(transition_.data(), trigrams_.data());
+    pair_chains_->clear(pair_memory_);
+    const std::vector<const double*> unary{unary_};
+    const std::vector<std::int64_t> lengths{length_}, starts{0};
+    const std::vector<double> weights{weight};
+    std::vector<double> log_zs(1);
+    std::vector<Outcome> outcomes(1);
+    const PairChains::Sequences x{unary, lengths, starts, weights, log_zs, outcomes};
+    pair_chains_->marginals(x, residual_.data(), pair_memory_);
+    pair_chains_->add_counts(pair_memory_, padded(layout_.labels), counts_.data(),
+                             trigram_counts_.data());
+    *log_z = log_zs[0];
+    return outcomes[0];
+  }
+
+  // Subtracts expected minus observed trigrams from the weights w; returns the score of the observed
+  // ones.
+  double descend_trigrams(std::int64_t i, double weight, double* w) {
+    double total = 0.0;
+    for_each_trigram(y_.label + y_.row_begin[i], length(i), [&](std::int64_t k) {
+      total += trigrams_[k - layout_.first_trigram()];
+      w[k - layout_.first_trigram()] += weight;
+    });
+    for (std::size_t k = 0; k < trigram_counts_.size(); ++k) w[k] -= trigram_counts_[k];
+    return total;
+  }
+
+  // Calls use(weight) for the trigram weights of a labelling.
+  template <class Label, class Use>
+  void for_each_trigram(const Label* y, std::int64_t n, const Use& use) const {
+    if (!pair_chains_) return;
+    pair_chains_->states().for_each_trigram(y, n,
+                                            [&](std::int64_t k) { use(layout_.first_trigram() + k); });
+  }
+
   // Subtracts expected minus observed bigrams from the bigram weights w. counts_ is already multiplied
   // by the step size.
-  void descend_bigrams(std::int64_t i, double weight, const SharedScores& shared, double* w) {
+  void descend_bigrams(std::int64_t i, double weight, double* w) {
     const std::int64_t stride = padded(layout_.labels), labels = layout_.labels;
     const double* log_counts = counts_.data() + labels * stride;
     observed_.assign(square(), 0.0);
@@ -177,8 +241,7 @@ class OnlineLearner {
     for (std::int64_t k = 0; k < layout_.bigrams; ++k) {
       const std::int64_t a = layout_.bigram[k] / labels, b = layout_.bigram[k] % labels,
                          cell = a * stride + b;
-      w[k] -=
-          counts_[cell] * shared.view().weight[cell] + log_counts[cell] - observed_[layout_.bigram[k]];
+      w[k] -= counts_[cell] + log_counts[cell] - observed_[layout_.bigram[k]];
     }
   }
 
@@ -223,7 +286,10 @@ class OnlineLearner {
   std::vector<std::int64_t> path_;             // (length): the predicted labels
   std::vector<Change> changes_;
   std::optional<typename ChainBatch<double>::Memory> memory_;
-  std::int64_t memory_rows_ = 0;  // the rows that fit in memory_
+  std::int64_t memory_rows_ = 0;           // the rows that fit in memory_
+  std::optional<PairChains> pair_chains_;  // if there are trigrams
+  PairChains::Memory pair_memory_;
+  std::vector<double> trigrams_, trigram_counts_;  // (trigrams)
   const double* unary_ = nullptr;
   std::int64_t zero_ = 0, length_ = 0;  // start and length of the sequence, for batch()
 };

@@ -24,7 +24,7 @@ struct SparseRows {
 };
 
 // The layout of the weight vector: (attribute, label) pairs, then label bigrams, then (edge attribute,
-// bigram) triples.
+// bigram) triples, then label trigrams. A layout has no trigrams or no edge attributes.
 struct WeightLayout {
   int labels;
   std::int64_t attributes;
@@ -35,10 +35,13 @@ struct WeightLayout {
   std::int64_t edge_attributes;
   const std::int64_t* edge_begin;   // (edge_attributes + 1); null if there are no edge attributes
   const std::int32_t* edge_bigram;  // (edge weights)
+  std::int64_t trigrams = 0;
+  const std::int64_t* trigram = nullptr;  // (trigrams): (first * labels + second) * labels + third
 
   std::int64_t states() const { return state_begin[attributes]; }
   std::int64_t edges() const { return edge_attributes == 0 ? 0 : edge_begin[edge_attributes]; }
-  std::int64_t size() const { return states() + bigrams + edges(); }
+  std::int64_t first_trigram() const { return states() + bigrams + edges(); }
+  std::int64_t size() const { return first_trigram() + trigrams; }
 };
 
 // Computes the transition scores, (labels, labels): the weight of each bigram, 0 without a weight, -inf

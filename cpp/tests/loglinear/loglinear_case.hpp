@@ -23,6 +23,7 @@ struct Settings {
   int longest = 4;
   bool values = false, edges = false, partial = false, weights = false, costs = false;
   double bigrams = 0.8;    // the fraction of transitions with a weight
+  double trigrams = 0.0;   // the fraction of label trigrams with a weight
   double forbidden = 0.0;  // the fraction of forbidden transitions, first and last labels
   double scale = 1.0;      // the standard deviation of the weights
   bool full = false;       // all possible features, so that no two labellings have the same score
@@ -64,7 +65,9 @@ class Case {
             .bigram = bigram_.data(),
             .edge_attributes = s_.edges ? kEdgeAttributes : 0,
             .edge_begin = s_.edges ? edge_begin_.data() : nullptr,
-            .edge_bigram = s_.edges ? edge_bigram_.data() : nullptr};
+            .edge_bigram = s_.edges ? edge_bigram_.data() : nullptr,
+            .trigrams = static_cast<std::int64_t>(trigram_.size()),
+            .trigram = trigram_.data()};
   }
   trellis::SparseRows x() const { return rows_.view(); }
   trellis::SparseRows edges() const { return s_.edges ? edge_rows_.view() : trellis::SparseRows{}; }
@@ -122,6 +125,18 @@ class Case {
     for (std::size_t t = 0; t < path.size(); ++t) {
       features_at(i, static_cast<std::int64_t>(t), t == 0 ? -1 : path[t - 1], path[t], use);
     }
+    trigrams(path, use);
+  }
+  // Does the same for label trigrams.
+  template <class Use>
+  void trigrams(const Path& path, const Use& use) const {
+    for (std::size_t t = 2; t < path.size(); ++t) {
+      const std::int64_t cell =
+          (std::int64_t{path[t - 2]} * s_.labels + path[t - 1]) * s_.labels + path[t];
+      for (std::size_t k = 0; k < trigram_.size(); ++k) {
+        if (trigram_[k] == cell) use(layout().first_trigram() + static_cast<std::int64_t>(k), 1.0);
+      }
+    }
   }
 
   // Returns the score of label `here` after `before`, plus the cost of a wrong label; -inf if forbidden.
@@ -140,6 +155,7 @@ class Case {
     for (std::size_t t = 0; t < path.size(); ++t) {
       total += score_at(i, static_cast<std::int64_t>(t), t == 0 ? -1 : path[t - 1], path[t], weights);
     }
+    trigrams(path, [&](std::int64_t k, double value) { total += weights[k] * value; });
     return total;
   }
 
@@ -191,6 +207,9 @@ class Case {
     const std::int32_t cells = s_.labels * s_.labels;
     for (std::int32_t cell = 0; cell < cells; ++cell) {
       if (s_.full || chance(s_.bigrams)) bigram_.push_back(cell);
+    }
+    for (std::int64_t cell = 0; s_.trigrams > 0.0 && cell < std::int64_t{cells} * s_.labels; ++cell) {
+      if (chance(s_.trigrams)) trigram_.push_back(cell);
     }
     for (std::int64_t a = 0; s_.edges && a < kEdgeAttributes; ++a) {
       for (std::int32_t cell = 0; cell < cells; ++cell) {
@@ -255,6 +274,7 @@ class Case {
   std::mt19937_64& random_;
   std::vector<std::int64_t> state_begin_{0}, edge_begin_{0}, row_begin_{0};
   std::vector<std::uint16_t> state_label_;
+  std::vector<std::int64_t> trigram_;
   std::vector<std::int32_t> bigram_, edge_bigram_, label_;
   RowsOfIds rows_, edge_rows_;
   std::unique_ptr<bool[]> allowed_, forbidden_;

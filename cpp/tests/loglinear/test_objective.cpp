@@ -142,6 +142,27 @@ void check_few_bigrams(std::mt19937_64& random) {
   }
 }
 
+// Checks chains of second order: few and many trigrams, weights that need the exact kernels, and
+// constraints under which some lanes of a group do.
+void check_trigrams(std::mt19937_64& random) {
+  for (int bits = 0; bits < 64; ++bits) {
+    Settings s;
+    s.values = (bits & 1) != 0;
+    s.partial = (bits & 2) != 0;
+    s.weights = (bits & 4) != 0;
+    s.costs = (bits & 8) != 0;
+    s.forbidden = (bits & 16) != 0 ? 0.15 : 0.0;
+    s.trigrams = (bits & 32) != 0 ? 0.1 : 0.7;
+    s.labels = 1 + bits % 5, s.sequences = 12, s.longest = 4;
+    for (const double scale : {1.0, 30.0, 80.0, 200.0}) {
+      s.scale = scale;
+      check_case(Case(random, s), Normaliser::sequence);
+    }
+    s.labels = 9, s.sequences = 20, s.longest = 3, s.scale = 1.0;
+    check_case(Case(random, s), Normaliser::sequence);
+  }
+}
+
 // Checks the dense kernels: start and end scores of 0 do not change the result, but prevent the sparse
 // kernel.
 void check_other_path(const Case& c, Normaliser normaliser, const Evaluated& one) {
@@ -297,6 +318,7 @@ int main() {
     std::mt19937_64 random(13);
     check_small(random);
     check_few_bigrams(random);
+    check_trigrams(random);
     check_extremes(random);
     check_scores(random);
   }
@@ -316,6 +338,8 @@ int main() {
   for (const int longest : {30, 400}) {  // in the longer ones, products leave the range of a double
     Settings s;
     s.labels = 20, s.sequences = 6000 / longest, s.longest = longest, s.bigrams = 0.2;
+    check_large(random, s, Normaliser::sequence);
+    s.labels = 8, s.bigrams = 0.8, s.trigrams = 0.2, s.partial = longest == 30;
     check_large(random, s, Normaliser::sequence);
   }
   return failures() != 0;

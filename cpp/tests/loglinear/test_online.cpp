@@ -18,6 +18,7 @@ Settings plain_settings(int bits) {
   s.values = (bits & 1) != 0;
   s.weights = (bits & 2) != 0;
   s.scale = (bits & 4) != 0 ? 200.0 : 1.0;
+  s.trigrams = (bits & 16) != 0 ? 0.5 : 0.0;
   return s;
 }
 

@@ -258,7 +258,7 @@ def save_crfsuite(model: Any, path: str | os.PathLike[str]) -> None:
 def _collect_crfsuite_parts(model: Any) -> crfsuite.Parts:
     _check_crfsuite_can_store(model)
     layout = model.layout_
-    states, bigrams, _ = layout.split(model.coef_)
+    states, bigrams, *_ = layout.split(model.coef_)
     if isinstance(model.features_, ReadyFeatures):
         data, ends = model.features_.vocabulary.strings()
         names = data.view(np.uint8)
@@ -289,6 +289,8 @@ def _check_crfsuite_can_store(model: Any) -> None:
         raise InputError("a CRFsuite file cannot store the constraints of this model")
     if model.features_.has_edges:
         raise InputError("a CRFsuite file cannot store the edge features of this model")
+    if model.order != 1:
+        raise InputError("a CRFsuite file cannot store a model of order 2")
     for label in model.classes_.tolist():
         if not isinstance(label, str):
             raise InputError(f"a CRFsuite file can store only labels of type str, not {label!r}")

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis.checks import check_not_empty, one_of
+from trellis.errors import InputError
 from trellis.inference import chain
 from trellis.inference.chain import Scores
 from trellis.sequences import count_positions
@@ -21,10 +22,11 @@ class Quantities:
         """Return the scores of all labellings of X, for the functions of `trellis.inference.chain`.
 
         The fields are those of a list of sequences: ``unary`` has one array (length, labels) per
-        sequence, in the order of ``classes_``. A CRF has w · φ. For an MEMM and an HMM, the score
-        of a labelling is log p(y | x) and log p(x, y). Constraints are scores of -inf. ``known``,
-        as in ``predict``, becomes the ``mask``. All sequences are scored at once, so memory is
-        needed for all of them.
+        sequence, in the order of ``classes_``; for ``CRF(order=2)``, it is (length, states), and
+        ``label_states_`` says what each column stands for. A CRF has w · φ. For an MEMM and an HMM,
+        the score of a labelling is log p(y | x) and log p(x, y). Constraints are scores of -inf.
+        ``known``, as in ``predict``, becomes the ``mask``. All sequences are scored at once, so
+        memory is needed for all of them.
 
         >>> from trellis import CRF
         >>> crf = CRF().fit([["a", "b"], ["b", "a"]], [["A", "B"], ["B", "A"]])
@@ -76,7 +78,9 @@ class Quantities:
         """
 
         def pairs(scores: Scores) -> list[Any]:
-            return cast(list[Any], chain.marginals(scores, n_jobs=model.n_jobs).pairwise)
+            p = cast(list[Any], chain.marginals(scores, n_jobs=model.n_jobs).pairwise)
+            states = model._label_states
+            return p if states is None else [states.sum_pairs(pairs) for pairs in p]
 
         def no_pairs() -> NDArray[np.float64]:
             return np.zeros((0, len(model.classes_), len(model.classes_)))
@@ -104,6 +108,11 @@ class Quantities:
         tables = {"alpha": chain.forward, "beta": chain.backward, "viterbi": chain.viterbi_table}
         table = None if numbers is None else tables[one_of(numbers, tables, "numbers")]
         scores = self.scores([x])
+        states = model._label_states
+        if states is not None and numbers == "beta":
+            raise InputError(
+                "numbers='beta' needs order=1: of order 2, beta depends on the label before"
+            )
         best = [labelling.labels for labelling in model.predict_kbest([x], 2)[0]]
         # plots is imported by its dotted name, because models must not import it.
         return import_module("trellis.plots").lattice(
@@ -115,8 +124,17 @@ class Quantities:
             gold=gold,
             title=title,
             pairwise=self.predict_pairwise([x])[0],
-            numbers=None if table is None else table(scores)[0][0],
+            numbers=None if table is None else _read_table(table(scores)[0][0], states, numbers),
         )
+
+
+def _read_table(values: NDArray[np.float64], states: Any, name: str | None) -> NDArray[np.float64]:
+    """Return log alpha or pi of labels, (length, labels), from that of the columns of scores."""
+    if states is None:
+        return values
+    join = np.logaddexp if name == "alpha" else np.maximum
+    table: NDArray[np.float64] = join.reduceat(values, states.begin, axis=1)
+    return table
 
 
 def _name_tokens(x: Any, length: int) -> list[str]:

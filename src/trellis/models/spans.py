@@ -54,7 +54,7 @@ class SpanDecoding:
         """
         model: Any = self
         model._check_fitted()
-        rules = _read_rules(model.classes_, scheme)
+        rules = _read_rules(model._column_labels, scheme)
         if min_probability is None:
             return _find_best_labelling(model, X, rules)
         floor = number_in_range(min_probability, 0.0, 1.0, "min_probability")
@@ -125,12 +125,12 @@ class _Candidates(NamedTuple):
 
 
 def predict_best_spans(model: Any, X: list[Any], known: list[Any] | None) -> list[list[int]]:
-    """Return the labels of the spans with the largest expected F1, as indices, for each sequence.
+    """Return the columns of scores of the spans with the largest expected F1, for each sequence.
 
     Of all labellings with these spans, the most probable one is returned. The criterion and the
     method are those of `trellis.inference.chain.span_choice`.
     """
-    rules = _read_rules(model.classes_, None)
+    rules = _read_rules(model._column_labels, None)
     paths: list[list[int]] = []
     for floor in _MIN_PROBABILITIES:
         paths, f1 = _Search(model, X, known, rules, floor).run()

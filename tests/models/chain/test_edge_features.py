@@ -71,7 +71,7 @@ def edge_weights(model: Any) -> dict[Any, float]:
     """Return the weights of edge features: {(name, previous label or None, label): w}."""
     layout, classes = model.layout_, model.classes_.tolist()
     names, edge_names = model.features_.names(), model.features_.names(edge=True)
-    states, _, edges = layout.split(model.coef_)
+    states, _, edges, _ = layout.split(model.coef_)
     weights: dict[Any, float] = {}
     for a, label, w in zip(layout.state_attribute, layout.state_label, states, strict=True):
         if names[a].startswith("start:"):
@@ -89,7 +89,7 @@ def test_scores_and_likelihoods_by_enumeration(case: str, model_class: Any) -> N
     weights, classes = edge_weights(model), model.classes_.tolist()
     assert any(before is None for _, before, _ in weights)
     assert any(before is not None for _, before, _ in weights)
-    states, bigrams, edges = model.layout_.split(model.coef_.copy())
+    states, bigrams, edges, _ = model.layout_.split(model.coef_.copy())
     # the model without edge features, at the same weights
     is_start = [name.startswith("start:") for name in model.features_.names()]
     states[np.array(is_start)[model.layout_.state_attribute]] = 0.0

@@ -32,7 +32,10 @@ def test_attributes_of_the_weights() -> None:
     assert layout.state_attribute.tolist() == [0, 0, 1]
     assert layout.edge_attribute.tolist() == [0, 1, 1]
     assert (layout.states, layout.size) == (3, 8)
-    assert [part.tolist() for part in layout.split(np.arange(8))] == [[0, 1, 2], [3, 4], [5, 6, 7]]
+    assert [part.tolist() for part in layout.split(np.arange(8))] == [
+        *([0, 1, 2], [3, 4], [5, 6, 7]),
+        [],
+    ]
     assert layout.transition_matrix(np.arange(8.0)).tolist() == [[3.0, 0.0], [0.0, 4.0]]
     plain = WeightLayout(2, layout.state_begin, layout.state_label, layout.bigram)
     assert plain.edge_attribute.tolist() == []

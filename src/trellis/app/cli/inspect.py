@@ -47,6 +47,9 @@ def run(options: Options) -> None:
     facts = model.describe()
     record = _make_record(model, facts, options.model)
     record["transitions"] = _rank_transitions(model, options.top)
+    trigrams = getattr(facts.linear, "trigrams_", [])
+    if trigrams:
+        record["trigrams"] = [trigram._asdict() for trigram in _take_ends(trigrams, options.top)]
     if facts.linear is not None:
         features = facts.linear.top_features(options.top, options.label)
         record["features"] = [weight._asdict() for weight in features]
@@ -89,14 +92,18 @@ def _make_record(model: Any, facts: Description, path: Path) -> dict[str, Any]:
     return record
 
 
+def _take_ends(items: list[Any], count: int) -> list[Any]:
+    """Return the first and the last ``count`` items."""
+    # Without max, an item would be listed twice if there are fewer than 2 * count.
+    return items[:count] + items[max(count, len(items) - count) :]
+
+
 def _rank_transitions(model: Any, count: int) -> list[dict[str, Any]]:
     """Return the ``count`` highest and the ``count`` lowest transition scores, highest first."""
     scores = model.transition_scores()
     labels = model.classes_.tolist()
-    order = np.argsort(-scores, axis=None, kind="stable")
-    # Without max, a pair would be listed twice if there are fewer than 2 * count pairs.
-    shown = np.concatenate([order[:count], order[max(count, len(order) - count) :]])
-    cells = zip(*np.unravel_index(shown, scores.shape), strict=True)
+    shown = _take_ends(np.argsort(-scores, axis=None, kind="stable").tolist(), count)
+    cells = [divmod(cell, len(labels)) for cell in shown]
     return [
         {"before": labels[i], "after": labels[j], "weight": float(scores[i, j])} for i, j in cells
     ]
@@ -130,6 +137,8 @@ def _show_record(record: dict[str, Any]) -> None:
     show(Text(settings, style="dim"))
     show(Text("labels: " + " ".join(map(str, record["labels"])), style="dim"))
     _show_transitions(record["transitions"], "transitions")
+    if "trigrams" in record:
+        _show_transitions(record["trigrams"], "three labels in a row")
     if "features" in record:
         _show_features(record["features"])
     if "edge_features" in record:
@@ -137,14 +146,14 @@ def _show_record(record: dict[str, Any]) -> None:
 
 
 def _show_transitions(transitions: list[dict[str, Any]], title: str) -> None:
-    """Show label bigrams with their weights, and with their features if they have some."""
+    """Show label bigrams or trigrams with their weights, and their features if they have some."""
     table = Table(box=None, pad_edge=False, title=f"\n{title}", title_justify="left")
-    has_features = any("feature" in entry for entry in transitions)
-    for name in ("from", "to", *(("feature",) if has_features else ())):
-        table.add_column(name, overflow="fold")
+    headings = {"before": "from", "after": "to"}
+    names = [name for name in (transitions[0] if transitions else headings) if name != "weight"]
+    for name in names:
+        table.add_column(headings.get(name, name), overflow="fold")
     table.add_column("weight", justify="right")
     for entry in transitions:
-        names = ("before", "after", "feature") if has_features else ("before", "after")
         cells = (Text(str(entry[name])) for name in names)
         table.add_row(*cells, f"{entry['weight']:+.3f}")
     show(table)

@@ -12,7 +12,7 @@ from trellis.models.chain.parameters import check_parameters
 
 __all__ = ["build_estimator", "check_estimator"]
 
-_LINEAR = ("l1", "l2", "solver", "max_iter", "min_count", "states", "transitions")
+_LINEAR = ("l1", "l2", "solver", "max_iter", "min_count", "order", "states", "transitions")
 
 
 def check_estimator(options: Options) -> None:

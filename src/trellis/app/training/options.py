@@ -26,10 +26,11 @@ DEV_EVERY = (
 )
 
 _NO_PENALTY = ("l1", "l2", "tune", "solver")
-_NO_WEIGHTS = ("max_iter", "min_count", "states", "transitions")
+_NO_WEIGHTS = ("max_iter", "min_count", "order", "states", "transitions")
 _INAPPLICABLE = {
     **dict.fromkeys(ONLINE_SOLVERS, _NO_PENALTY),
     "sgd": ("l1", "solver"),
+    "memm": ("order",),
     "hmm": (
         *_NO_PENALTY,
         *_NO_WEIGHTS,
@@ -193,6 +194,13 @@ class Options:
     min_count: Annotated[
         float | None,
         Option(help="Ignore features that occur less often than this with a label."),
+    ] = None
+    order: Annotated[
+        int | None,
+        Option(
+            help="1: weights of label pairs; 2: also of three labels in a row; default "
+            f"{read_default(CRF, 'order')}."
+        ),
     ] = None
     states: Annotated[
         str | None,

@@ -22,7 +22,6 @@ from trellis.checks import check_not_empty
 from trellis.features.rows import FeatureBatch, FeatureMap
 from trellis.features.vectorizer import choose
 from trellis.models.chain.crf import LinearChainModel
-from trellis.models.chain.decoding import split_into_slices
 from trellis.models.chain.labels import (
     EncodedLabels,
     Label,
@@ -88,7 +87,7 @@ class PenaltyPath:
             # Further iterations change the loss, but hardly the order of the scores.
             model.solver_options = {"delta": SEARCH_DELTA, **(model.solver_options or {})}
         batch, labels = data.batch.select(np.array(train)), _select_labels(data, np.array(train))
-        rules = WeightRules(model.states, model.transitions, model.min_count)
+        rules = WeightRules(model.states, model.transitions, model.min_count, model.order)
         layout = choose_weights(batch, data.features, labels, rules, None)
         model.layout_, *used = layout.select(np.ones(layout.size, dtype=np.bool_))
         model.classes_ = as_array(labels.classes)
@@ -98,7 +97,7 @@ class PenaltyPath:
         indices = np.array(held_out)
         self._held_out = [
             renumber_batch(data.batch.select(indices[part]), layout, *used)
-            for part in split_into_slices(data.batch.lengths[indices])
+            for part in model._split_into_slices(data.batch.lengths[indices])
         ]
 
     def move(self, l1: float, l2: float) -> None:

@@ -197,7 +197,7 @@ class BaseTrainer:
         started = time.process_time()
         names, ends = self._data.attributes.strings()
         self.message("Storing the model\n")
-        states, bigrams, _ = layout.split(weights)
+        states, bigrams, *_ = layout.split(weights)
         before, after = np.divmod(layout.bigram, max(layout.n_labels, 1))
         attribute, labels = layout.state_attribute, list(self._data.labels)
         n_active_attributes = len(np.unique(attribute[states != 0]))

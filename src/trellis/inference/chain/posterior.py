@@ -21,8 +21,13 @@ from trellis.inference.chain.scores import Scores
 __all__ = ["posterior_path"]
 
 
-def posterior_path(scores: Scores, *, n_jobs: int | None = None) -> Path:
+def posterior_path(
+    scores: Scores, *, label: NDArray[np.int32] | None = None, n_jobs: int | None = None
+) -> Path:
     """argmax_y Σₜ p(yₜ) over the allowed paths; the score is the expected number of correct labels.
+
+    If several columns of the scores stand for one label, ``label`` has the label of each column,
+    ascending, and a column is correct if its label is. The scores must be a list of sequences.
 
     >>> transition = np.array([[0.0, 0.0], [-np.inf, 0.0]])  # label 0 must not follow label 1
     >>> scores = Scores(np.log([[0.4, 0.6], [0.7, 0.3]]), transition)
@@ -35,6 +40,9 @@ def posterior_path(scores: Scores, *, n_jobs: int | None = None) -> Path:
     """
     arrays = cast(Any, scores)
     p = cast(Any, marginals(scores, n_jobs=n_jobs).unary)
+    if label is not None:
+        begin = np.flatnonzero(np.diff(label, prepend=-1))
+        p = [np.add.reduceat(q, begin, axis=1)[:, label] for q in p]
     if isinstance(arrays.unary, list | tuple):
         unary: Any = [_forbid(u, q) for u, q in zip(arrays.unary, p, strict=True)]
     else:

@@ -153,7 +153,8 @@ class Checkpoint:
             saved_parameters, data = dict(meta["parameters"]), meta["data"]
         parameters = self._meta["parameters"]
         for name in sorted({*saved_parameters, *parameters}):
-            saved_value, value = saved_parameters.get(name), parameters.get(name)
+            # Parameters that were added later are omitted if they have their default.
+            saved_value, value = (p.get(name, "(default)") for p in (saved_parameters, parameters))
             if saved_value != value:
                 raise InputError(
                     f"{self.path} was saved with {name}={saved_value}, "

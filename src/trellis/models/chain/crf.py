@@ -1,8 +1,7 @@
 """The conditional random field: p(y | x) = exp(Σₜ w · φ(x, t, yₜ₋₁, yₜ)) / Z(x).
 
 `LinearChainModel.fit` contains the whole training pipeline. A fitted model computes scores
-(fitted.py). From the scores, the chain engine of `trellis.inference` computes labels and marginals
-(decoding.py).
+(fitted.py); the chain engine of `trellis.inference` turns them into labels (decoding.py).
 """
 
 from collections.abc import Callable
@@ -14,12 +13,7 @@ from trellis.models.chain.checkpoint import Checkpoint
 from trellis.models.chain.fitted import FittedChain
 from trellis.models.chain.joint import learn_joint
 from trellis.models.chain.labels import as_array, encode_for_training
-from trellis.models.chain.monitoring import (
-    Monitor,
-    TrainingRun,
-    read_dev,
-    warn_of_unseen_labels,
-)
+from trellis.models.chain.monitoring import Monitor, TrainingRun, read_dev, warn_of_unseen_labels
 from trellis.models.chain.parameters import check_parameters
 from trellis.models.chain.training import build_problem, solve
 from trellis.models.chain.warm_start import initial_classes, initial_features, initial_weights
@@ -70,9 +64,8 @@ class LinearChainModel(FittedChain):
             earlier = initial_classes(self)
             labels = encode_for_training(y, batch.lengths, earlier, self.constraints)
             sample_weight = sample_weights(sample_weight, len(X))
-            # Weights: one for each pair of an attribute and a label, for each pair of labels, and
-            # for each joint feature.
-            rules = WeightRules(self.states, self.transitions, self.min_count)
+            # Weights: of (attribute, label), of pairs and triples of labels, of joint features.
+            rules = WeightRules(self.states, self.transitions, self.min_count, self.order)
             batch = learn_joint(features, batch, X, labels, rules, sample_weight)
             layout = choose_weights(batch, features, labels, rules, sample_weight)
             layout, w0 = initial_weights(self, layout, labels)
@@ -121,9 +114,10 @@ class CRF(LinearChainModel):
         Features of the transition into each position, φ(x, t, y', y): a function of a sequence, or
         a `Window` or `Spec`, whose templates are used for transitions.
     joint
-        Joint features: a function f(x, i, previous, label), or a list of functions, of a position
-        and two labels. Each feature has one weight; ``previous`` is None at the first position.
-        Without ``features`` and ``edge_features``, the model has no other weights.
+        Joint features, one weight each: a function f(x, i, previous, label), or a list of them.
+        ``previous`` is None at position 0. Without other features, these are the only weights.
+    order
+        With 2, three labels in a row that occur in training have a weight w[yₜ₋₂, yₜ₋₁, yₜ] too.
     l2, l1
         Strengths of the penalties. ``l2="auto"`` chooses a value from the numbers of tokens and
         labels; ``l2_`` is the value used. With l1 > 0, most weights become 0 and are removed.
@@ -148,8 +142,7 @@ class CRF(LinearChainModel):
     warm_start
         If True, fit continues from the current weights. New data may have new labels and features.
     verbose
-        If True, the progress of fit is shown: as a bar in a notebook or on a terminal, otherwise as
-        lines on standard error.
+        If True, fit shows its progress, in a notebook, on a terminal or as lines.
 
     """
 

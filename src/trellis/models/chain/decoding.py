@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -16,11 +17,12 @@ from trellis.inference import chain
 from trellis.inference.chain import Scores
 from trellis.inference.chain.posterior import posterior_path
 from trellis.models.chain.labels import Label, encode
+from trellis.models.chain.second_order import LabelStates
 from trellis.models.quantities import Quantities
 from trellis.models.spans import predict_best_spans
 from trellis.sequences import count_positions, label_lists, sequences
 
-__all__ = ["DECODERS", "Decoding", "Labelling", "split_into_slices"]
+__all__ = ["DECODERS", "Decoding", "Labelling"]
 
 DECODERS = ("viterbi", "marginal", "mbr")
 """The values of ``decode`` in `Decoding.predict`."""
@@ -66,13 +68,15 @@ class Decoding(Quantities, Saved, ABC):
         one_of(decode, DECODERS, "decode")
         if decode == "mbr":
             return self._predict_best_spans(X, known)
-        decoder = chain.viterbi if decode == "viterbi" else posterior_path
+        states = self._label_states
+        of_state = None if states is None else states.last
+        decoder = chain.viterbi if decode == "viterbi" else partial(posterior_path, label=of_state)
         return self._map_slices(X, known, lambda scores: self._decode(scores, decoder), list)
 
     def _decode(self, scores: Scores, decoder: Any = chain.viterbi) -> list[list[Label]]:
         """Return the labelling of each sequence that the decoder prefers."""
         path = decoder(scores, n_jobs=self.n_jobs)
-        labels = self.classes_[np.concatenate(path.labels)].tolist()
+        labels = self._column_labels[np.concatenate(path.labels)].tolist()
         ends = np.cumsum([len(numbers) for numbers in path.labels]).tolist()
         return [labels[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
@@ -80,13 +84,16 @@ class Decoding(Quantities, Saved, ABC):
         self._check_fitted()
         X, known = self._read_known(X, known)
         paths = predict_best_spans(self, X, known)
-        return Predictions(self.classes_[path].tolist() if path else [] for path in paths)
+        labels = self._column_labels
+        return Predictions(labels[path].tolist() if path else [] for path in paths)
 
     def predict_marginals(self, X: Any, known: Any = None) -> list[NDArray[np.float64]]:
         """p(yₜ | x) for each sequence, shape (length, labels), in the order of ``classes_``."""
 
         def marginals(scores: Scores) -> list[Any]:
-            return cast(list[Any], chain.marginals(scores, n_jobs=self.n_jobs).unary)
+            p = cast(list[Any], chain.marginals(scores, n_jobs=self.n_jobs).unary)
+            states = self._label_states
+            return p if states is None else [states.sum_labels(row) for row in p]
 
         return self._map_slices(X, known, marginals, lambda: np.zeros((0, len(self.classes_))))
 
@@ -96,11 +103,10 @@ class Decoding(Quantities, Saved, ABC):
         def best_labellings(scores: Scores) -> list[Any]:
             paths = chain.kbest(scores, k=k, n_jobs=self.n_jobs)
             log_z = cast(Any, chain.log_partition(scores, n_jobs=self.n_jobs))
+            labels = self._column_labels
             return [
                 [
-                    Labelling(
-                        self.classes_[path].tolist(), float(np.exp(score - log_z_of_sequence))
-                    )
+                    Labelling(labels[path].tolist(), float(np.exp(score - log_z_of_sequence)))
                     for path, score in zip(paths_of_sequence, path_scores, strict=True)
                 ]
                 for paths_of_sequence, path_scores, log_z_of_sequence in zip(
@@ -117,7 +123,7 @@ class Decoding(Quantities, Saved, ABC):
 
         def draw(scores: Scores) -> list[Any]:
             paths = chain.sample(scores, n=n, random_state=generator, n_jobs=self.n_jobs)
-            return [self.classes_[path].tolist() for path in paths]
+            return [self._column_labels[path].tolist() for path in paths]
 
         return self._map_slices(X, None, draw, lambda: [[] for _ in range(n)])
 
@@ -165,6 +171,19 @@ class Decoding(Quantities, Saved, ABC):
             weighted_total += weight * len(predicted)
         return weighted_correct / weighted_total if weighted_total else 0.0
 
+    # ---- the columns of scores: labels, or the states of a chain of second order
+
+    @property
+    def _label_states(self) -> LabelStates | None:
+        """The states of a chain of second order; None if the columns of scores are labels."""
+        return None
+
+    @property
+    def _column_labels(self) -> NDArray[Any]:
+        """(columns,) The label of each column of scores."""
+        states = self._label_states
+        return self.classes_ if states is None else self.classes_[states.last]
+
     # ---- arguments, and slices of sequences
 
     def _sequences(self, X: Any) -> list[Any]:
@@ -208,7 +227,7 @@ class Decoding(Quantities, Saved, ABC):
         X, known = self._read_known(X, known)
         lengths = count_positions(X)
         results: Predictions[Any] = Predictions()
-        for block in split_into_slices(lengths):
+        for block in self._split_into_slices(lengths):
             nonempty_indices = (np.flatnonzero(lengths[block]) + block.start).tolist()
             outputs: list[Any] = []
             if nonempty_indices:
@@ -233,18 +252,24 @@ class Decoding(Quantities, Saved, ABC):
         if allowed is None:
             allowed = np.zeros((len(labels.label), len(self.classes_)), dtype=np.bool_)
             allowed[np.arange(len(allowed)), labels.label] = True
+        if self._label_states is not None:
+            allowed = allowed[:, self._label_states.last]
         return np.split(allowed, np.cumsum(lengths)[:-1])
 
+    def _split_into_slices(self, lengths: NDArray[np.int64]) -> Iterator[slice]:
+        """Yield slices of sequences with about _SLICE_POSITIONS positions each.
 
-def split_into_slices(lengths: NDArray[np.int64]) -> Iterator[slice]:
-    """Yield slices of sequences with about _SLICE_POSITIONS positions each."""
-    ends = np.cumsum(lengths)
-    begin = 0
-    while begin < len(lengths):
-        positions_before = int(ends[begin - 1]) if begin else 0
-        end = int(np.searchsorted(ends, positions_before + _SLICE_POSITIONS)) + 1
-        yield slice(begin, min(end, len(lengths)))
-        begin = end
+        Of order 2, they have fewer: some results have a number for each pair of states.
+        """
+        states = self._label_states
+        size = 1.0 if states is None else (len(states) / len(self.classes_)) ** 2
+        ends = np.cumsum(lengths)
+        begin = 0
+        while begin < len(lengths):
+            positions_before = int(ends[begin - 1]) if begin else 0
+            end = int(np.searchsorted(ends, positions_before + _SLICE_POSITIONS / size)) + 1
+            yield slice(begin, min(end, len(lengths)))
+            begin = end
 
 
 @contextmanager

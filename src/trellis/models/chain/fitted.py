@@ -18,8 +18,9 @@ from trellis.formats.parts import Parts, read_training, training_record
 from trellis.inference.chain import Scores
 from trellis.models.chain.decoding import Decoding
 from trellis.models.chain.inspection import Inspection
-from trellis.models.chain.labels import constraints_for
+from trellis.models.chain.labels import Label, constraints_for
 from trellis.models.chain.parameters import AUTO, Parameters, check_parameters, label_costs
+from trellis.models.chain.second_order import LabelStates, check_state_count
 from trellis.models.chain.storage import read_chain, set_feature_functions, store_chain
 from trellis.models.chain.weights import WeightLayout, check_label_count
 from trellis.native import resolve_jobs
@@ -31,6 +32,8 @@ _HISTORIES = ("losses", "dev_scores")
 
 class FittedChain(Inspection, Decoding, Parameters):
     """score(x, y) = Σₜ w · φ(x, t, yₜ₋₁, yₜ), with weights w that fit has learned."""
+
+    added_parameters = frozenset({"order"})
 
     classes_: NDArray[Any]
     """(labels,) All labels."""
@@ -87,6 +90,21 @@ class FittedChain(Inspection, Decoding, Parameters):
 
     # ---- scores
 
+    @property
+    def _label_states(self) -> LabelStates | None:
+        return self.layout_.label_states
+
+    @property
+    def label_states_(self) -> list[tuple[Label, ...]]:
+        """What each column of ``scores(X)`` stands for: (label,), or (label before, label).
+
+        Of first order, the columns are labels. Of second order, there is one for each pair of
+        labels with which a weight of three labels begins, and one for each label after any other.
+        """
+        self._check_fitted()
+        classes, states = self.classes_.tolist(), self._label_states
+        return [(label,) for label in classes] if states is None else states.names(classes)
+
     def _check_fitted(self) -> None:
         check_fitted(self, "coef_")
         if self._scorer is None:
@@ -124,6 +142,9 @@ class FittedChain(Inspection, Decoding, Parameters):
             constraints.start if constraints else None,
             constraints.end if constraints else None,
         )
+        states = self._label_states
+        if states is not None:
+            return states.expand(scores, self.layout_.split(self.coef_)[3])
         return self._normalise(scores)
 
     def _normalise(self, scores: Scores) -> Scores:
@@ -151,6 +172,9 @@ class FittedChain(Inspection, Decoding, Parameters):
         model.set_weights(finite(tensors, "weights"))
         check_label_count(len(model.classes_), len(model.coef_))
         model.layout_ = WeightLayout.from_tensors(tensors, len(model.classes_), model.features_)
+        if (model.layout_.trigram is not None) != (model.order == 2):
+            raise InputError("trigram requires order 2, and vice versa")
+        check_state_count(model.layout_.label_states)
         if model.layout_.size != len(model.coef_):
             raise InputError(
                 f"weights has {len(model.coef_)} numbers, expected {model.layout_.size}"

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from trellis.checks import integer_at_least
 from trellis.data import tags
 from trellis.errors import InputError, UnseenLabelWarning
+from trellis.formats.parts import compared_parameters
 from trellis.metrics import scorer
 from trellis.models.chain.checkpoint import Checkpoint, History, fingerprint
 from trellis.models.chain.labels import count_unseen
@@ -102,7 +103,7 @@ class TrainingRun:
         model, checkpoint = self.model, self.monitor.checkpoint
         if checkpoint is None:
             return None
-        settings = {"model": type(model).__name__, **model.get_params(deep=False)}
+        settings = {"model": type(model).__name__, **compared_parameters(model)}
         saved = checkpoint.restore(settings, fingerprint([*data, w0]))
         if saved is None:
             return None

@@ -62,6 +62,7 @@ class Parameters(Estimator):
         *,
         edge_features: Any = None,
         joint: Any = None,
+        order: int = 1,
         l2: float | str = AUTO,
         l1: float = 0.0,
         solver: str = "lbfgs",
@@ -82,6 +83,7 @@ class Parameters(Estimator):
         self.features = features
         self.edge_features = edge_features
         self.joint = joint
+        self.order = order
         self.l2 = l2
         self.l1 = l1
         self.solver = solver
@@ -120,6 +122,7 @@ def check_parameters(model: Parameters) -> None:
             integer_at_least(getattr(model, name), minimum, name)
     one_of(model.states, STATES, "states")
     one_of(model.transitions, TRANSITIONS, "transitions")
+    _check_order(model)
     check_solver(model.solver, model.solver_options or {}, model.l1, model.normalised_by_step)
     if model.joint is not None:
         joint_functions(model.joint)  # raises InputError for anything else
@@ -134,6 +137,23 @@ def check_parameters(model: Parameters) -> None:
     if isinstance(model.constraints, str):
         # This raises InputError for an unknown scheme. The labels do not matter here.
         constraints_for(model.constraints, ["O"])
+
+
+def _check_order(model: Parameters) -> None:
+    """Raise InputError for an unknown order, and for what a chain of second order does not have."""
+    if integer_at_least(model.order, 1, "order") > 2:
+        raise InputError(f"order is {model.order}: must be 1 or 2")
+    if model.order == 1:
+        return
+    if model.normalised_by_step:
+        raise InputError("order=2 needs a model normalised over the sequence: use CRF(order=2)")
+    for name in ("edge_features", "joint"):
+        if getattr(model, name) is not None:
+            raise InputError(f"order=2 cannot be combined with {name}: use order=1")
+    if model.transitions == "none":
+        raise InputError(
+            "order=2 has weights of transitions: transitions must be 'all' or 'seen', not 'none'"
+        )
 
 
 def label_costs(

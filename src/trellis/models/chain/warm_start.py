@@ -63,6 +63,9 @@ def merge(
 
     ``labels[n]`` is the number in ``new`` of label n of ``old``.
     """
+    before, now = (1 if trigram is None else 2 for trigram in (old.trigram, new.trigram))
+    if before != now:
+        raise InputError(f"warm_start: order was {before} in the earlier fit, but is {now} now")
     old_keys = old.keys(labels, new.n_labels)
     new_keys = new.keys(np.arange(new.n_labels), new.n_labels)
     if len(old_keys) != len(new_keys):
@@ -75,10 +78,10 @@ def merge(
     layout = WeightLayout.from_keys(new.n_labels, len(new.state_begin) - 1, edges, keys)
     layout = replace(layout, joint=new.joint)
     weights = [np.zeros(len(key)) for key in keys]
-    # Not strict: without edge weights, old.split returns an empty third part that has no keys.
-    for part_weights, key, old_key, values in zip(
-        weights, keys, old_keys, old.split(old_w), strict=False
-    ):
+    states, bigrams, edge_weights, trigrams = old.split(old_w)
+    # A layout has edges or trigrams. Not strict: without both, there are no keys for them.
+    parts = (states, bigrams, np.concatenate([edge_weights, trigrams]))
+    for part_weights, key, old_key, values in zip(weights, keys, old_keys, parts, strict=False):
         part_weights[np.searchsorted(key, old_key)] = values
     # The joint features of the earlier fit have the first numbers.
     joint = np.pad(old_w[old.linear :], (0, new.joint - old.joint))

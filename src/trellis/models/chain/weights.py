@@ -3,11 +3,12 @@
     score(x, y) = Σₜ Σₐ value(x, t, a) · w[a, yₜ]           state weights: (attribute, label)
                 + Σₜ w[yₜ₋₁, yₜ]                            bigram weights: (label, label)
                 + Σₜ Σₑ value(x, t, e) · w[e, yₜ₋₁, yₜ]     edge weights: (edge attribute, bigram)
+                + Σₜ w[yₜ₋₂, yₜ₋₁, yₜ]                      trigram weights: only of second order
                 + Σₜ Σⱼ φⱼ(x, t, yₜ₋₁, yₜ) · w[j]           joint weights: (joint feature)
 
 Most pairs of an attribute and a label do not occur, so only pairs with a weight are stored. The
 labels of attribute a are ``state_label[state_begin[a] : state_begin[a + 1]]``. The vector w has the
-state weights, then the bigram weights, the edge weights and the joint weights.
+state weights, then the bigram weights, the edge weights, the trigram weights and the joint weights.
 """
 
 import os
@@ -29,6 +30,11 @@ from trellis.models.chain.labels import (
     MANY_LABELS,
     EncodedLabels,
     read_label_limit,
+)
+from trellis.models.chain.second_order import (
+    LabelStates,
+    check_state_count,
+    choose_trigrams,
 )
 
 __all__ = [
@@ -58,6 +64,8 @@ class WeightRules(NamedTuple):
     """One of `TRANSITIONS`."""
     min_count: float
     """Pairs that occur less often in training get no weight."""
+    order: int = 1
+    """2 for weights of the label trigrams that occur in training."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +83,8 @@ class WeightLayout:
     """(edge attributes + 1,) The first edge weight of each edge attribute."""
     edge_bigram: NDArray[np.int32] | None = None
     """(edge weights,) from · labels + to."""
+    trigram: NDArray[np.int64] | None = None
+    """(trigram weights,) (first · labels + second) · labels + third, ascending; None of order 1."""
     joint: int = 0
     """The number of weights of joint features, which are the last ones in w."""
 
@@ -86,8 +96,8 @@ class WeightLayout:
     @property
     def linear(self) -> int:
         """The number of weights without those of joint features."""
-        edges = 0 if self.edge_bigram is None else len(self.edge_bigram)
-        return self.states + len(self.bigram) + edges
+        others = (self.bigram, self.edge_bigram, self.trigram)
+        return self.states + sum(len(cells) for cells in others if cells is not None)
 
     @property
     def size(self) -> int:
@@ -104,11 +114,18 @@ class WeightLayout:
             self.bigram,
             self.edge_begin,
             self.edge_bigram,
+            self.trigram,
         )
 
+    @cached_property
+    def label_states(self) -> LabelStates | None:
+        """The states of a chain of second order; None of first order."""
+        return None if self.trigram is None else LabelStates(self.n_labels, self.trigram)
+
     def __getstate__(self) -> dict[str, Any]:
-        # The object of the core cannot be pickled. It is built again at its first use.
-        return {name: value for name, value in self.__dict__.items() if name != "native"}
+        # Objects of the core cannot be pickled. They are built again at their first use.
+        native = ("native", "label_states")
+        return {name: value for name, value in self.__dict__.items() if name not in native}
 
     @cached_property
     def state_attribute(self) -> NDArray[np.int64]:
@@ -123,9 +140,10 @@ class WeightLayout:
         return np.repeat(np.arange(len(counts)), counts)
 
     def split(self, w: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-        """Return the state, bigram and edge weights, without those of joint features."""
-        ends = (self.states, self.states + len(self.bigram))
-        return tuple(np.split(w[: self.linear], ends))
+        """Return the state, bigram, edge and trigram weights, without those of joint features."""
+        bigram_end = self.states + len(self.bigram)
+        trigrams = 0 if self.trigram is None else len(self.trigram)
+        return tuple(np.split(w[: self.linear], (self.states, bigram_end, self.linear - trigrams)))
 
     def transition_matrix(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the weight of each bigram, 0 without a weight: (labels, labels)."""
@@ -138,7 +156,7 @@ class WeightLayout:
 
         ``selected`` has shape (weights,). The attributes of the new layout are numbered from 0.
         """
-        states, bigrams, edges = self.split(selected)
+        states, bigrams, edges, trigrams = self.split(selected)
         counts = np.bincount(self.state_attribute[states], minlength=len(self.state_begin) - 1)
         used_attributes = np.flatnonzero(counts).astype(np.int32)
         new_layout = replace(
@@ -146,6 +164,7 @@ class WeightLayout:
             state_begin=to_offsets(counts[used_attributes]),
             state_label=self.state_label[states],
             bigram=self.bigram[bigrams],
+            trigram=None if self.trigram is None else self.trigram[trigrams],
             joint=int(selected[self.linear :].sum()),
         )
         if self.edge_begin is None or self.edge_bigram is None:
@@ -162,7 +181,7 @@ class WeightLayout:
     # ---- keys: one integer for each weight, to compare two layouts
 
     def keys(self, labels: NDArray[np.int64], n_labels: int) -> list[NDArray[np.int64]]:
-        """Return one integer for each state, bigram and edge weight.
+        """Return one integer for each state, bigram and trigram or edge weight.
 
         ``labels[n]`` is the new number of label n, and ``n_labels`` is the new number of labels.
         """
@@ -173,6 +192,10 @@ class WeightLayout:
         if self.edge_bigram is not None:
             bigrams = self._renumber_bigrams(self.edge_bigram, labels, n_labels)
             keys.append(self.edge_attribute * n_labels * n_labels + bigrams)
+        if self.trigram is not None:
+            pairs, third = np.divmod(self.trigram, self.n_labels)
+            pairs = self._renumber_bigrams(pairs, labels, n_labels)
+            keys.append(pairs * n_labels + labels[third])
         return keys
 
     def _renumber_bigrams(
@@ -187,14 +210,14 @@ class WeightLayout:
         cls, n_labels: int, n_attributes: int, n_edge_attributes: int | None, keys: list[Any]
     ) -> Self:
         """Return the layout with these sorted keys, the inverse of `keys`."""
-        states, bigrams, *edge_keys = keys
+        states, bigrams, *others = keys
         begin = to_offsets(np.bincount(states // n_labels, minlength=n_attributes))
         layout = cls(
             n_labels, begin, (states % n_labels).astype(np.uint16), bigrams.astype(np.int32)
         )
         if n_edge_attributes is None:
-            return layout
-        attribute, bigram = np.divmod(edge_keys[0], n_labels * n_labels)
+            return replace(layout, trigram=others[0]) if others else layout
+        attribute, bigram = np.divmod(others[0], n_labels * n_labels)
         begin = to_offsets(np.bincount(attribute, minlength=n_edge_attributes))
         return replace(layout, edge_begin=begin, edge_bigram=bigram.astype(np.int32))
 
@@ -209,14 +232,18 @@ class WeightLayout:
         }
         if self.edge_begin is not None and self.edge_bigram is not None:
             tensors |= {"edge_begin": self.edge_begin, "edge_bigram": self.edge_bigram}
+        if self.trigram is not None:
+            tensors["trigram"] = self.trigram
         return tensors
 
     @classmethod
     def from_tensors(cls, tensors: Tensors, n_labels: int, features: FeatureMap) -> Self:
         """Return the layout from the tensors of an untrusted file. Raise if an index is invalid."""
-        edges: dict[str, Any] = {}
+        others: dict[str, Any] = {}
+        if "trigram" in tensors:
+            others["trigram"] = expect(tensors, "trigram", np.int64, (None,))
         if "edge_begin" in tensors:
-            edges = {
+            others |= {
                 "edge_begin": expect(tensors, "edge_begin", np.int64, (features.edges + 1,)),
                 "edge_bigram": expect(tensors, "edge_bigram", np.int32, (None,)),
             }
@@ -225,7 +252,7 @@ class WeightLayout:
             expect(tensors, "state_begin", np.int64, (len(features) + 1,)),
             expect(tensors, "state_label", np.uint16, (None,)),
             expect(tensors, "bigram", np.int32, (None,)),
-            **edges,
+            **others,
             joint=_count_joint(features),
         )
         if np.any(np.diff(layout.bigram) <= 0):
@@ -269,6 +296,11 @@ def choose_weights(
 ) -> WeightLayout:
     """Return the layout with a weight for each pair that occurs in training, or for all pairs."""
     n_labels = len(labels.classes)
+    if rules.order == 2 and batch.edges is not None:
+        raise InputError(
+            "order=2 cannot be combined with features of transitions: use order=1, or features "
+            "(templates) of the position only"
+        )
     if isinstance(features, JointFeatures) and features.is_alone:
         rules = rules._replace(transitions="none")
     row_weight = None if sample_weight is None else np.repeat(sample_weight, batch.lengths)
@@ -283,6 +315,11 @@ def choose_weights(
     layout = WeightLayout(
         n_labels, begin, label.astype(np.uint16), bigrams, joint=_count_joint(features)
     )
+    if rules.order == 2:
+        trigrams = choose_trigrams(batch.row_begin, labels, row_weight, rules.min_count)
+        layout = replace(layout, trigram=trigrams)
+        check_state_count(layout.label_states)
+        return layout
     if batch.edges is None:
         return layout
     edge_begin, edge_bigram = _core.seen(

@@ -9,6 +9,7 @@ from trellis.models.chain.inspection.explanations import (
     Inspection,
     SpanChance,
     Transition,
+    TrigramWeight,
     check_top,
     explain_decisions,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "Inspection",
     "SpanChance",
     "Transition",
+    "TrigramWeight",
     "check_top",
     "explain_decisions",
 ]

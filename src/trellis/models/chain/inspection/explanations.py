@@ -25,6 +25,7 @@ __all__ = [
     "Inspection",
     "SpanChance",
     "Transition",
+    "TrigramWeight",
     "explain_decisions",
 ]
 
@@ -36,6 +37,15 @@ class Transition(NamedTuple):
 
     before: Any
     after: Any
+    weight: float
+
+
+class TrigramWeight(NamedTuple):
+    """The weight of three labels in a row."""
+
+    first: Any
+    second: Any
+    third: Any
     weight: float
 
 
@@ -168,8 +178,28 @@ class Inspection(FeatureVectors, SpanDecoding):
         transitions = (Transition(*values) for values in fields)
         return sorted(transitions, key=lambda transition: -transition.weight)
 
+    @property
+    def trigrams_(self) -> list[TrigramWeight]:
+        """All label trigrams that have a weight, largest first; empty for ``order=1``."""
+        model: Any = self
+        model._check_fitted()
+        if model.layout_.trigram is None:
+            return []
+        pairs, third = np.divmod(model.layout_.trigram, len(model.classes_))
+        cells = (*np.divmod(pairs, len(model.classes_)), third)
+        fields = zip(
+            *(model.classes_[index] for index in cells),
+            model.layout_.split(model.coef_)[3].tolist(),
+            strict=True,
+        )
+        trigrams = (TrigramWeight(*values) for values in fields)
+        return sorted(trigrams, key=lambda trigram: -trigram.weight)
+
     def transition_scores(self) -> NDArray[np.float64]:
-        """Return the score of each transition from row to column, shape (labels, labels)."""
+        """Return the score of each transition from row to column, shape (labels, labels).
+
+        Of order 2, it is the part of the label pair; ``trigrams_`` has the weights to add.
+        """
         model: Any = self
         model._check_fitted()
         matrix: NDArray[np.float64] = model.layout_.transition_matrix(model.coef_)
@@ -284,7 +314,11 @@ class FeatureContributions:
         self.features: FeatureMap = model.features_
         self.names = self.features.names()
         self.edge_names = [] if self.batch.edges is None else self.features.names(edge=True)
-        self.states, _, self.edges = self.layout.split(model.coef_)
+        self.states, _, self.edges, trigrams = self.layout.split(model.coef_)
+        self.trigrams: dict[int, float] = {}
+        if self.layout.trigram is not None:
+            pairs = zip(self.layout.trigram.tolist(), trigrams.tolist(), strict=True)
+            self.trigrams = dict(pairs)
         self.matrix = self.layout.transition_matrix(model.coef_)
         self.x, self.joint = x, model.coef_[self.layout.linear :]
         self.joint_names: list[str] = []
@@ -306,7 +340,26 @@ class FeatureContributions:
                 "out of", after, t + 1, [(y, after) for y in labels]
             )
             contributions += self._explain_joint("out of:", t + 1, [(y, after) for y in labels])
+        contributions += self._explain_trigrams(t, labels)
         return sorted(contributions, key=lambda c: -abs(c.difference))
+
+    def _explain_trigrams(self, t: int, labels: tuple[int, int]) -> list[Contribution]:
+        """Return the contributions of the trigrams that contain position t."""
+        if self.layout.trigram is None:
+            return []
+        contributions = []
+        for begin in range(max(0, t - 2), min(t, len(self.chosen) - 3) + 1):
+            cells = self.chosen[begin : begin + 3]
+            names = [str(self.classes[y]) for y in cells]
+            names[t - begin] = "·"
+            scores = []
+            for label in labels:
+                cells[t - begin] = label
+                first, second, third = cells
+                cell = (first * len(self.classes) + second) * len(self.classes) + third
+                scores.append(self.trigrams.get(cell, 0.0))
+            contributions.append(Contribution(f"transition:{' → '.join(names)}", 1.0, *scores))
+        return contributions
 
     def features_at(self, t: int, labels: tuple[int, int]) -> list[Contribution]:
         """Return the contributions of the features of position t, without the transitions."""

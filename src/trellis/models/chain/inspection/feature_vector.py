@@ -42,7 +42,8 @@ class WeightNames:
     def of(self, index: NDArray[np.int64]) -> list[str]:
         """Return the names of weights: "feature → label", or "feature: label → next label".
 
-        Label bigrams have "transition" in place of a feature; joint features have their own names.
+        Label bigrams and trigrams have "transition" in place of a feature; joint features have
+        their own names.
         """
         return [*self._iterate(index)]
 
@@ -63,6 +64,9 @@ class WeightNames:
                 yield f"transition: {self._pair(layout.bigram[i - n_states])}"
             elif i >= layout.linear:
                 yield joint_names[i - layout.linear]
+            elif layout.trigram is not None:
+                pair, third = divmod(layout.trigram[i - n_states - n_bigrams], layout.n_labels)
+                yield f"transition: {self._pair(pair)} → {self.classes[third]}"
             else:
                 edge = i - n_states - n_bigrams
                 assert layout.edge_bigram is not None
@@ -89,7 +93,7 @@ class FeatureVector:
     def names(self) -> list[str]:
         """The name of each entry: "feature → label", or "feature: label → next label".
 
-        Label bigrams have "transition" in place of a feature.
+        Label bigrams and trigrams have "transition" in place of a feature.
         """
         return self._names.of(self.index)
 
@@ -149,8 +153,10 @@ class FeatureVectors:
                 f"the label of position {t} is not known: expected_features(x, known=y) returns "
                 "the expectation over the labels that are possible"
             )
-        p = np.zeros((len(labels.label), len(model.classes_)))
-        p[np.arange(len(p)), labels.label] = 1.0
+        states = model._label_states
+        path = labels.label if states is None else states.path(labels.label)
+        p = np.zeros((len(path), len(model._column_labels)))
+        p[np.arange(len(p)), path] = 1.0
         return _build_vector(model, batch, p, p[:-1, :, None] * p[1:, None, :])
 
     def expected_features(self, x: Any, known: Any = None) -> FeatureVector:
@@ -171,9 +177,9 @@ class FeatureVectors:
         model: Any = self
         x = one_sequence(model, x, "expected_features")
         batch = model.features_.find([x])
-        n_labels = len(model.classes_)
         if not len(batch.rows):
-            return _build_vector(model, batch, np.zeros((0, n_labels)), np.zeros((0, n_labels, 1)))
+            n = len(model._column_labels)
+            return _build_vector(model, batch, np.zeros((0, n)), np.zeros((0, n, n)))
         scores = model.scores([x], None if known is None else [known])
         p: Any = chain.marginals(scores, n_jobs=model.n_jobs)
         return _build_vector(model, batch, p.unary[0], p.pairwise[0])
@@ -235,10 +241,16 @@ def _build_vector(
 ) -> FeatureVector:
     """Return Σₜ Σ p(yₜ₋₁, yₜ) φ(x, t, yₜ₋₁, yₜ) of one sequence.
 
-    ``p`` is p(yₜ), (length, labels), and ``pairs`` p(yₜ₋₁, yₜ), (length - 1, labels, labels).
+    ``p`` is p(yₜ), (length, labels), and ``pairs`` p(yₜ₋₁, yₜ), (length - 1, labels, labels). Of
+    order 2, both are those of states.
     """
     layout: WeightLayout = model.layout_
-    parts = [_expand(batch.rows, layout.state_begin, layout.state_label, p)]
+    parts = []
+    if layout.label_states is not None:
+        trigrams = np.arange(layout.size)[layout.size - len(layout.label_states.trigram_cells[0]) :]
+        parts.append((trigrams, pairs.sum(axis=0)[layout.label_states.trigram_cells]))
+        p, pairs = layout.label_states.sum_labels(p), layout.label_states.sum_pairs(pairs)
+    parts.append(_expand(batch.rows, layout.state_begin, layout.state_label, p))
     counts = pairs.sum(axis=0).ravel()
     if len(pairs):
         bigrams = np.arange(len(layout.bigram)) + layout.states
