@@ -172,6 +172,12 @@ _OTHER_NAMES = {
     "min_freq": "min_count",
     "lr": "learning_rate",
     "size": "vector_size",
+    "dim": "vector_size",
+    "ws": "window",
+    "iter": "epochs",
+    "hs": 'loss="hierarchical"',
+    "seed": "random_state",
+    "workers": "n_jobs",
 }
 
 

@@ -122,6 +122,11 @@ def _as_list(X: Any, name: str, content: str) -> list[Any]:
             "column numbers the sequences, group by it: [rows['word'].tolist() for _, rows in "
             "frame.groupby('sequence', sort=False)]"
         )
+    if hasattr(X, "ngroups"):
+        raise InputError(
+            f"{name} is a GroupBy of pandas, whose items are pairs of a key and a frame: write "
+            "[rows['word'].tolist() for _, rows in groups]"
+        )
     if hasattr(X, "read"):
         raise InputError(
             f"{name} is an open file: must be a list of {content}; trellis.data.conll.read returns "

@@ -11,6 +11,7 @@ import pytest
 from hmmlearn_models import CASES, COVARS, LENGTHS, NUMBERS, SYMBOLS, VECTORS, make, results
 
 from trellis.compat.hmmlearn import base, hmm, stats, utils
+from trellis.errors import InputError
 
 EXPECTED = json.loads(NUMBERS.read_text())
 
@@ -291,6 +292,42 @@ def test_wrong_data() -> None:
         make("gaussian diag", hmm).decode(VECTORS, algorithm="best")
     with pytest.raises(KeyError, match="fast"):
         make("gaussian diag", hmm, implementation="fast").score(VECTORS)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_groups_of_sequences_have_the_same_statistics(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, lengths = np.tile(CASES[name][3], (3, 1)), LENGTHS * 3
+    model = make(name, hmm)
+    model._check()
+    assert len(list(base._split(X, lengths, 2))) == 1
+    expected, expected_log_p = model._do_estep(X, lengths)
+    for size in (1, 2 * lengths[0], 2 * sum(LENGTHS)):
+        monkeypatch.setattr(base, "_GROUP", size)
+        groups = list(base._split(X, lengths, 2))
+        assert len(groups) > 1
+        np.testing.assert_array_equal(np.concatenate([rows for rows, _ in groups]), X)
+        assert np.concatenate([part for _, part in groups]).tolist() == lengths
+        stats, log_p = model._do_estep(X, lengths)
+        assert log_p == pytest.approx(expected_log_p, rel=1e-12)
+        for key, value in expected.items():
+            np.testing.assert_allclose(stats[key], value, rtol=1e-11, atol=1e-13, err_msg=key)
+    with pytest.raises(ValueError, match="doesn't sum"):
+        model._do_estep(X, [1, 2])
+    with pytest.raises(ValueError, match=r"lengths\[1\] is 0: each sequence needs at least one"):
+        model._do_estep(X, [6, 0, *lengths[1:]])
+
+
+def test_parameters_of_nan() -> None:
+    model = make("gaussian diag", hmm)
+    model.means_ = model.means_.copy()
+    model.means_[1] = np.nan
+    with pytest.raises(InputError, match="log-likelihoods of state 1 of GaussianHMM are nan: its"):
+        model.score(VECTORS, LENGTHS)
+    model.init_params = ""
+    with pytest.raises(InputError, match="fewer components or another random_state"):
+        model.fit(VECTORS, LENGTHS)
 
 
 def test_multinomial_trials() -> None:

@@ -198,6 +198,12 @@ REFUSED: list[tuple[str, Any, Any, str]] = [
         "y is a DataFrame with the columns label: must be a list of label lists",
     ),
     (
+        "a GroupBy",
+        type("GroupBy", (), {"ngroups": 1, "__iter__": lambda self: iter([])})(),
+        Y[:1],
+        "X is a GroupBy of pandas, whose items are pairs of a key and a frame: write [rows['word']",
+    ),
+    (
         "DataFrames of text and numbers",
         [Frame({"word": ["a", "b"], "length": [1, 1]})],
         [["N", "V"]],
@@ -235,6 +241,15 @@ def test_predictions_refuse_a_sentence(model: str) -> None:
 def test_lists_of_vectors_are_refused_with_a_hint(vectors: Any) -> None:
     with pytest.raises(InputError, match=re.escape("write np.array(x) for each sequence")):
         CRF().fit(vectors, [["N", "V"]])
+
+
+@pytest.mark.parametrize(
+    ("x", "kind"), [([1, 2], "int"), ([0.5, 1], "float"), ([[1.0], [2.0]], "list of numbers")]
+)
+def test_lists_of_numbers_are_refused_with_a_hint(x: Any, kind: str) -> None:
+    message = f"or features, not {kind}: write np.array(x) for each sequence x of vectors, or str"
+    with pytest.raises(InputError, match=re.escape(message)):
+        CRF().fit([x], [["N", "V"]])
 
 
 def test_numeric_frames_and_arrays_are_features() -> None:

@@ -158,6 +158,14 @@ def test_wrong_weights_and_labels(
     refused("train", "a.conll", *options, names=names)
 
 
+def test_an_unknown_label_that_does_not_occur(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.conll").write_text("a X\nb ?\n\na O\n")
+    warning = "trellis: warning: a.conll: no label is '_', the value of --unknown"
+    assert warning in run("train", "a.conll", "--unknown", "_").err
+    assert run("train", "a.conll", "--unknown", "_", "-q").err == ""
+    assert "warning" not in run("train", "a.conll", "--unknown", "?").err
+
+
 def test_a_json_weight_must_be_a_number(refused: Any, folder: Path) -> None:
     (folder / "a.jsonl").write_text('{"tokens": ["a"], "tags": ["O"], "weight": true}\n')
     refused("train", "a.jsonl", "--weight", "weight", names=["a.jsonl, line 1", "True"])

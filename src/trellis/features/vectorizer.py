@@ -103,7 +103,11 @@ def _check_token(token: Any) -> None:
         raise InputError(f"{problem}: decode it to str")
     item = token[0] if isinstance(token, list) and token else token
     if isinstance(item, int | float | np.number | np.ndarray):
-        raise InputError(f"{problem} of numbers: write np.array(x) for each sequence x of vectors")
+        contents = " of numbers" if item is not token else ""
+        raise InputError(
+            f"{problem}{contents}: write np.array(x) for each sequence x of vectors, or str(token) "
+            "if numbers are names"
+        )
 
 
 def _count_positions(x: Any) -> int:

@@ -70,13 +70,20 @@ def _make_artist(shape: Shape, family: list[str]) -> Any:
 
 
 def _make_text(shape: Text, family: list[str]) -> Any:
+    fill, stroke = _convert_colours(shape)
+    points = 72.0 / _UNITS_PER_INCH
+    effects = []
+    if shape.stroke:
+        outline = import_module("matplotlib.patheffects").withStroke
+        effects = [outline(linewidth=points * shape.stroke_width, foreground=stroke)]
     return import_module("matplotlib.text").Text(
         shape.x,
         shape.y,
         replace_invalid(shape.text),
-        color=_convert_colours(shape)[0],
+        color=fill,
+        path_effects=effects,
         fontfamily=family,
-        fontsize=shape.size * 72.0 / _UNITS_PER_INCH,
+        fontsize=points * shape.size,
         fontweight="bold" if shape.bold else "normal",
         horizontalalignment={"start": "left", "middle": "center", "end": "right"}[shape.anchor],
         verticalalignment="baseline",

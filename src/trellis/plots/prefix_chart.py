@@ -8,7 +8,7 @@ import numpy as np
 from trellis.errors import InputError
 from trellis.plots.annotations import Entry, draw_legend, draw_title
 from trellis.plots.drawing import Drawing
-from trellis.plots.shapes import Circle, Line, Shape, Text, cut, estimate_width
+from trellis.plots.shapes import HALO, Circle, Line, Shape, Text, cut, estimate_width
 
 __all__ = ["prefix_tree"]
 
@@ -72,9 +72,9 @@ def prefix_tree(
             share = weights[row] / sum(weights)
             tip = f"after frame {t - 1}: {names[t][labelling]}, log p = {log_p:.3f}" if t else ""
             kind = "hypothesis" if t else "root"
-            shapes += _draw_node(x, y, share, tip, kind)
             text = cut(names[t][labelling], _MAX_NAME)
-            shapes.append(Text(x + 4, y - 10, text, fill="ink", tip=tip, kind="name"))
+            shapes.append(Text(x + 4, y - 10, text, fill="ink", tip=tip, kind="name", **HALO))
+            shapes += _draw_node(x, y, share, tip, kind)
     entries: list[Entry] = [
         ("share of the beam", lambda x, y: _draw_node(x + 18, y, 0.4, "", "")),
         ("one label more", lambda x, y: [Line(((x, y), (x + 28, y)), stroke="blue")]),

@@ -10,11 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from unicodedata import combining, east_asian_width
 
 __all__ = [
     "DARK",
+    "HALO",
     "LIGHT",
     "Circle",
     "Line",
@@ -50,6 +51,8 @@ DARK = {
     "purple": "#e298cb",
     "amber": "#e9b949",
 }
+HALO: dict[str, Any] = {"stroke": "paper", "stroke_width": 3.0}
+"""The stroke of a text that lines may cross."""
 Paint: TypeAlias = Callable[[str], str]
 """A function from the name of a colour to its value in SVG."""
 _INVALID_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -179,7 +182,8 @@ class Line(Shape):
 class Text(Shape):
     """A line of text; x and y are the start, middle or end of its baseline.
 
-    ``angle`` rotates it clockwise, in degrees.
+    ``angle`` rotates it clockwise, in degrees. A stroke is drawn below the letters: in the colour
+    "paper", it keeps them readable where lines cross them.
     """
 
     x: float
@@ -197,6 +201,8 @@ class Text(Shape):
             "text-anchor": self.anchor if self.anchor != "start" else None,
             "font-weight": 600 if self.bold else None,
             "transform": f"rotate({format_number(self.angle)} {x} {y})" if self.angle else None,
+            "paint-order": "stroke" if self.stroke else None,
+            "stroke-linejoin": "round" if self.stroke else None,
         }
         return "text", {"x": self.x, "y": self.y, **attributes}, replace_invalid(self.text)
 

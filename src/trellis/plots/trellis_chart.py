@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from trellis.errors import InputError
 from trellis.plots.annotations import Entry, draw_legend, draw_title
 from trellis.plots.drawing import Drawing
-from trellis.plots.shapes import Circle, Line, Shape, Text, cut, estimate_width
+from trellis.plots.shapes import HALO, Circle, Line, Shape, Text, cut, estimate_width
 
 __all__ = ["lattice"]
 
@@ -243,7 +243,7 @@ def _draw_numbers(grid: _Grid, numbers: NDArray[np.float64]) -> Iterable[Shape]:
     for (t, row), value in np.ndenumerate(numbers):
         x, y = grid.position(t, row)
         text = "−∞" if value == -np.inf else f"{value:.2f}".replace("-", "−")
-        yield Text(x, y + 30, text, 9, "middle", fill="soft", kind="number")
+        yield Text(x, y + 30, text, 9, "middle", fill="soft", kind="number", **HALO)
 
 
 def _draw_paths(grid: _Grid, paths: dict[str, list[int]]) -> Iterable[Shape]:

@@ -75,8 +75,12 @@ def read_files(paths: list[Path], options: Options) -> TrainingData:
 
 
 def warn_of_little_data(data: TrainingData, options: Options) -> None:
-    """Print a warning if there is nothing to learn, or if blank lines seem to be missing."""
+    """Print a warning if there is nothing to learn, or if an option or the layout may be wrong."""
     path, problem = options.files[0], ""
+    unknown = options.labels.unknown
+    if unknown is not None and not any(None in labels for labels in data.y):
+        message = f"trellis: warning: {path}: no label is {unknown!r}, the value of --unknown"
+        print_status(message, quiet=options.quiet)
     has_rows = data.layout is not None and data.layout.format == "conll"
     if len(data.labels) == 1:
         problem = f"all labels are {next(iter(data.labels))!r}, so the model can predict only it"

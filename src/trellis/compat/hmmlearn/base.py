@@ -3,18 +3,21 @@
 A subclass defines the emissions by the methods that hmmlearn documents: ``_init``, ``_check``,
 ``_compute_log_likelihood`` (or ``_compute_likelihood``), ``_initialize_sufficient_statistics``,
 ``_accumulate_sufficient_statistics``, ``_do_mstep`` and ``_generate_sample_from_state``. They are
-called once for all sequences, not once for each; the lattices of the forward and backward pass are
+called once for many sequences, not once for each; the lattices of the forward and backward pass are
 then None.
 """
 
 import logging
 import string
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Self, cast
 
 import numpy as np
 
 from trellis.compat.hmmlearn.monitor import ConvergenceMonitor
 from trellis.compat.hmmlearn.utils import normalize
+from trellis.errors import InputError
 from trellis.estimator import Estimator, check_fitted
 from trellis.inference import chain
 from trellis.inference.chain import Scores
@@ -28,6 +31,9 @@ DECODER_ALGORITHMS = frozenset(("viterbi", "map"))
 _IMPLEMENTATIONS = ("log", "scaling")
 # hmmlearn's scaled recursions raise an error if all probabilities of a position are below this.
 _UNDERFLOW = 1e-300
+# Scores of an E-step at a time. The C library returns the memory of larger arrays to the system
+# after each use, and fresh pages cost more than the recursions.
+_GROUP = 1 << 17
 
 
 class BaseHMM(Estimator):
@@ -92,16 +98,19 @@ class BaseHMM(Estimator):
     def _do_estep(self, X: Any, lengths: Any) -> tuple[dict[str, Any], float]:
         """Return the sufficient statistics of all sequences, and the log-likelihood."""
         stats = self._initialize_sufficient_statistics()
-        scores = self._scores(X, lengths)
-        counts = chain.expected_counts(scores)
-        lattice, posteriors = join(cast(Any, scores.unary)), join(cast(Any, counts.unary))
-        stats["nobs"] += len(counts.unary)
-        if "s" in self.params:
-            stats["start"] += counts.start
-        if "t" in self.params:
-            stats["trans"] += counts.transition
-        self._accumulate_sufficient_statistics(stats, X, lattice, posteriors, None, None)
-        return stats, float(np.sum(counts.log_partition))
+        log_prob = 0.0
+        for part, part_lengths in _split(X, lengths, self.n_components):
+            scores = self._scores(part, part_lengths)
+            counts = chain.expected_counts(scores)
+            lattice, posteriors = join(cast(Any, scores.unary)), join(cast(Any, counts.unary))
+            stats["nobs"] += len(counts.unary)
+            if "s" in self.params:
+                stats["start"] += counts.start
+            if "t" in self.params:
+                stats["trans"] += counts.transition
+            self._accumulate_sufficient_statistics(stats, part, lattice, posteriors, None, None)
+            log_prob += float(np.sum(counts.log_partition))
+        return stats, log_prob
 
     def _init(self, X: Any, lengths: Any = None) -> None:
         """Draw the parameters in ``init_params`` that all models have."""
@@ -218,6 +227,8 @@ class BaseHMM(Estimator):
         if self.implementation not in _IMPLEMENTATIONS:
             raise KeyError(self.implementation)
         frames = np.asarray(self._compute_log_likelihood(X), dtype=np.float64)
+        if np.isnan(frames.min(initial=0.0)):
+            self._refuse_nan(frames)
         if self.implementation == "scaling" and (frames.max(axis=1) < np.log(_UNDERFLOW)).any():
             raise ValueError(
                 "forward pass failed with underflow; consider using implementation='log' instead"
@@ -230,6 +241,14 @@ class BaseHMM(Estimator):
         with np.errstate(divide="ignore"):
             transition, start = np.log(self.transmat_), np.log(self.startprob_)
         return Scores(cast(Any, parts), transition, start)
+
+    def _refuse_nan(self, frames: Any) -> None:
+        states = np.flatnonzero(np.isnan(frames).any(axis=0)).tolist()
+        raise InputError(
+            f"the log-likelihoods of state {states[0]} of {type(self).__name__} are nan: its "
+            "parameters are nan if no observation belongs to it, or if its observations have no "
+            "variance; use fewer components or another random_state, or set priors"
+        )
 
     def _fitted_scores(self, X: Any, lengths: Any) -> Scores:
         check_fitted(self, "startprob_")
@@ -314,6 +333,27 @@ def _check_array(X: Any) -> Any:
     return check_array(X)
 
 
+def _split(X: Any, lengths: Any, n_components: int) -> Iterator[tuple[Any, Any]]:
+    """Yield groups of consecutive sequences, of about _GROUP scores each: rows, and lengths.
+
+    >>> [n.tolist() for _, n in _split(np.zeros((2 * _GROUP, 1)), [_GROUP // 2] * 4, 1)]
+    [[65536, 65536], [65536, 65536]]
+    """
+    if lengths is None or len(lengths) == 1:
+        yield X, lengths
+        return
+    _check_lengths(len(X), lengths)
+    ends = np.cumsum(lengths)
+    size = max(1, _GROUP // n_components)
+    firsts = np.flatnonzero(np.diff((ends - 1) // size, prepend=-2)).tolist()
+    for first, last in pairwise([*firsts, len(ends)]):
+        begin = ends[first - 1] if first else 0
+        yield X[begin : ends[last - 1]], np.asarray(lengths[first:last])
+
+
 def _check_lengths(n_samples: int, lengths: Any) -> None:
     if np.sum(lengths) != n_samples:
         raise ValueError(f"lengths array {lengths} doesn't sum to {n_samples} samples")
+    if np.min(lengths) < 1:
+        i = int(np.argmin(lengths))
+        raise ValueError(f"lengths[{i}] is {lengths[i]}: each sequence needs at least one sample")

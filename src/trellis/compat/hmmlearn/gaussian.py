@@ -135,7 +135,7 @@ class GaussianHMM(BaseHMM):
         bwdlattice: Any,
     ) -> None:
         if self._needs_sufficient_statistics_for_mean():
-            stats["post"] += posteriors.sum(axis=0)
+            stats["post"] += np.ones(len(X)) @ posteriors  # faster than a sum over the first axis
             stats["obs"] += posteriors.T @ X
         if not self._needs_sufficient_statistics_for_covars():
             return

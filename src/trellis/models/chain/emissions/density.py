@@ -64,46 +64,49 @@ def log_density(X: Floats, means: Floats, covariances: Floats, covariance: str) 
     variances = np.broadcast_to(variances, means.shape)
     constant = dimensions * np.log(2.0 * np.pi) + np.log(variances).sum(axis=1)
     out = np.empty((len(X), count))
-    add_squares = _choose_squares(X, means, 1.0 / variances)
+    compute = _choose_squares(X, means, 1.0 / variances, constant)
     for begin in range(0, len(X), _BLOCK):
-        total = out[begin : begin + _BLOCK]
-        total[:] = constant
-        add_squares(X[begin : begin + _BLOCK], total)
-        total *= -0.5
+        compute(X[begin : begin + _BLOCK], out[begin : begin + _BLOCK])
     return out
 
 
 def _choose_squares(
-    X: Floats, means: Floats, precisions: Floats
+    X: Floats, means: Floats, precisions: Floats, constant: Floats
 ) -> Callable[[Floats, Floats], None]:
-    """Return a function that adds Σ_f (x_f - μ_jf)² π_jf to an array, (positions, Gaussians).
+    """Return a function that sets an array to -½ (constantⱼ + Σ_f (x_f - μ_jf)² π_jf).
 
-    Two matrix products compute the expanded square if no term of it is large: then the rounding
-    error is below 1e-10. Otherwise it could lose all digits, so differences are squared.
+    The array is (positions, Gaussians), with at most _BLOCK rows. A matrix product computes the
+    expanded square if no term of it is large: then the rounding error is below 1e-10. Otherwise
+    it could lose all digits, so differences are squared.
     """
+    d = means.shape[1]
     centre = means.mean(axis=0)
     centred = means - centre
     columns = np.ascontiguousarray(X.T)  # the largest of each row of it takes a tenth of the time
     largest = np.maximum(columns.max(axis=1) - centre, centre - columns.min(axis=1))
     largest = np.maximum(largest, np.abs(centred).max(axis=0))
-    linear = (-2.0 * centred * precisions).T
-    constant = (np.square(centred) * precisions).sum(axis=1)
+    constants = constant + (np.square(centred) * precisions).sum(axis=1)
+    # Σ (x - μ)² π = [x², x, 1] · [π, -2μπ, Σ μ²π]: one product takes half the time of two.
+    weights = -0.5 * np.vstack([precisions.T, (-2.0 * centred * precisions).T, constants])
+    terms = np.ones((min(_BLOCK, len(X)), 2 * d + 1))
 
-    def add_expanded(x: Floats, total: Floats) -> None:
-        x = x - centre
-        total += np.square(x) @ precisions.T
-        total += x @ linear
-        total += constant
+    def expand(x: Floats, out: Floats) -> None:
+        rows = terms[: len(x)]
+        np.subtract(x, centre, out=rows[:, d:-1])
+        np.square(rows[:, d:-1], out=rows[:, :d])
+        np.matmul(rows, weights, out=out)
 
-    def add_differences(x: Floats, total: Floats) -> None:
+    def square_differences(x: Floats, out: Floats) -> None:
+        out[:] = constant
         for column, mean, precision in zip(x.T, means.T, precisions.T, strict=True):
             square = column[:, None] - mean
             square *= square
             square *= precision
-            total += square
+            out += square
+        out *= -0.5
 
     is_small = (np.square(largest) @ precisions.T).max() <= _MAX_TERM
-    return add_expanded if is_small else add_differences
+    return expand if is_small else square_differences
 
 
 def _log_density_full(X: Floats, means: Floats, matrices: Floats) -> Floats:
