@@ -173,8 +173,7 @@ def _check_count(labels: set[Any]) -> None:
             f"{problem}: at most {limit} are allowed, because memory grows with their square; "
             f"{hint}, or set the environment variable {LIMIT_VARIABLE} to allow more"
         )
-    # Level 5 is the caller of fit: _check_count, encode, a function of the model, fit, caller.
-    warnings.warn(f"{problem}: training may need much memory; {hint}", stacklevel=5)
+    warnings.warn(f"{problem}: training may need much memory; {hint}", stacklevel=5)  # fit's caller
 
 
 def read_label_limit() -> int:
