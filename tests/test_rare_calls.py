@@ -11,11 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
 
 import trellis
+from trellis.app.cli import typer_commands
 from trellis.app.cli.ctc.emissions import read_labels
+from trellis.app.cli.main import COMMANDS, run_command
 from trellis.app.cli.options import DataOptions
+from trellis.app.cli.typer_commands import build_group, run_typer
 from trellis.app.model_files import read_labelled
+from trellis.app.training import estimators
+from trellis.app.training.best import constrain
 from trellis.compat.fasttext import load_model
 from trellis.data.corpus import Columns
 from trellis.embeddings.model import EmbeddingModel
@@ -142,8 +148,22 @@ def test_surrogates_in_words() -> None:
 
 
 def test_a_sequence_that_is_a_number() -> None:
-    with pytest.raises(InputError, match="sequence 1 must be a list of tokens, not int"):
+    with pytest.raises(InputError, match="sequence 1 must be a list of tokens, not int: 3"):
         sequences([["a"], 3])
+    with pytest.raises(InputError, match=r"^sequence 1 must be a list of tokens, not object$"):
+        sequences([["a"], object()])
+
+
+def test_symbols_of_a_state_that_never_occurred() -> None:
+    """All symbols have the same probability there; unknown symbols are never drawn."""
+    model = trellis.HMM(emissions="categorical").fit([[3, 5, 8]] * 4, [["A", "B", "A"]] * 4)
+    table = model.emission_.log_probabilities
+    assert table.shape == (4, 2)
+    table[:, 1] = -np.inf
+    drawn = model.emission_.sample(np.ones(3000, np.int64), np.random.default_rng(0))
+    symbols, counts = np.unique(drawn, return_counts=True)
+    assert symbols.tolist() == [3, 5, 8]
+    assert np.abs(counts - 1000).max() < 150
 
 
 # ---- embeddings
@@ -227,6 +247,45 @@ def test_labels_of_emissions(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(FormatError, match=r"labels\.json"):
             read_labels(path)
+
+
+def test_constraints_that_are_set_or_do_not_exist() -> None:
+    data: Any = SimpleNamespace(y=[["O"]])
+    options: Any = SimpleNamespace(constraints="BIO", quiet=True)
+    assert constrain(options, data, "BIO") is options
+    options.constraints = None
+    assert constrain(options, data, "plain") is options
+
+
+def test_a_neural_model_without_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "trellis.nn.tagger.tagger", None)
+    with pytest.raises(InputError, match=r"^--model neural: import of trellis\.nn\.tagger"):
+        estimators._build_network(SimpleNamespace(), None, "BIO")  # type: ignore[arg-type]
+
+
+def test_the_commands_of_a_group() -> None:
+    group = build_group(COMMANDS)
+    assert group.list_commands(None) == [*COMMANDS.commands]
+    assert group.get_command(None, "nosuch") is None
+
+
+def test_a_question_that_is_answered_with_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    def abort(*arguments: Any, **options: Any) -> None:
+        raise typer.Abort
+
+    monkeypatch.setattr(typer_commands, "build_group", lambda *arguments: abort)
+    with pytest.raises(KeyboardInterrupt):
+        run_typer(COMMANDS, [])
+
+
+def test_tokens_that_the_output_cannot_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    trellis.CRF(max_iter=1).fit(X, Y).save("m.trellis")
+    Path("a.jsonl").write_text('{"tokens": ["the"]}\n{"tokens": ["a\\tb"]}\n')
+    assert run_command(["tag", "m.trellis", "a.jsonl", "--output", "conll"]) == 1
+    assert capsys.readouterr().err.startswith("trellis: a.jsonl")
 
 
 # ---- progress

@@ -124,3 +124,24 @@ def test_the_first_step_of_backtracking_that_lowers_the_loss() -> None:
 
     assert armijo(evaluate, 1.0, 8.0, 20).step == tried[-1] == 1.0
     assert tried == [8.0, 4.0, 2.0, 1.0]
+
+
+def test_a_loss_that_no_longer_falls() -> None:
+    """A loss that is constant by rounding ends the run after ten iterations."""
+
+    def constant(w: Any, gradient: Any) -> float:
+        gradient[:] = np.sign(np.sin(1e3 * w) + 0.1) * (1 + abs(np.sin(w)))
+        return 1e16
+
+    losses: list[float] = []
+    result = lbfgs(
+        constant,
+        np.ones(2),
+        period=0,
+        epsilon=0.0,
+        linesearch="backtracking",
+        max_iter=30,
+        callback=lambda progress: losses.append(progress.loss),
+    )
+    assert (result.n_iter, len(losses), result.converged) == (10, 10, True)
+    assert result.message.startswith("the loss no longer falls")
