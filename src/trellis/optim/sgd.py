@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from trellis.checks import number_at_least
+from trellis.checks import as_integer, number_at_least
 from trellis.errors import InputError
 from trellis.optim.online import (
     Epochs,
@@ -54,7 +54,7 @@ def sgd(
     """
     if number_at_least(l2, 0.0, "l2") == 0.0:
         raise InputError("sgd needs l2 > 0: its step size depends on l2")
-    if sequences < 1:
+    if as_integer(sequences, "sequences") < 1:
         raise InputError(f"sequences is {sequences}: at least one is needed")
     number_at_least(eta, 1e-12, "eta")
     lam = l2 / sequences

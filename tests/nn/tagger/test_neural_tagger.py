@@ -463,3 +463,17 @@ def test_model_trained_on_a_gpu_loads_on_the_cpu(tmp_path, precision):
     assert loaded.network_.device.type == "cpu"
     assert loaded.predict(X) == tagger.predict(X)
     assert loaded.score(X, y) > 0.9
+
+
+def test_a_head_that_is_a_function_refuses_other_arguments():
+    """It has only its own loss and its own decoder."""
+    X, y = corpus(4)
+    tagger = make_tagger(head=DecodingHead, epochs=1)
+    with pytest.raises(InputError, match="sample_weight must be None: a head that is a function"):
+        tagger.fit(X, y, sample_weight=np.ones(len(X)))
+    tagger.fit(X, y)
+    assert [len(path) for path in tagger.predict([["the", "cat"], [], ["cat"]])] == [2, 0, 1]
+    with pytest.raises(InputError, match="known must be None: a head that is a function does not"):
+        tagger.predict(X[:1], known=[[None] * len(X[0])])
+    with pytest.raises(InputError, match="decode must be viterbi, not 'posterior': a head that is"):
+        tagger.predict(X, decode="posterior")

@@ -173,7 +173,7 @@ def _check_count(labels: set[Any]) -> None:
             f"{problem}: at most {limit} are allowed, because memory grows with their square; "
             f"{hint}, or set the environment variable {LIMIT_VARIABLE} to allow more"
         )
-    warnings.warn(f"{problem}: training may need much memory; {hint}", stacklevel=4)
+    warnings.warn(f"{problem}: training may need much memory; {hint}", stacklevel=5)  # fit's caller
 
 
 def read_label_limit() -> int:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from trellis.checks import as_integer
+from trellis.checks import integer_at_least
 from trellis.errors import InputError
 from trellis.features.joint import JointFeatures
 from trellis.features.rows import SparseRows
@@ -157,7 +157,7 @@ def check_top(n: Any, label: Any, classes: list[Any]) -> int | None:
     """Validate the arguments of ``top_features``; return n as an int, or None for all features."""
     if label is not None and label not in classes:
         raise InputError(f"label is {label!r}: must be one of {classes}")
-    return None if n is None else as_integer(n, "n")
+    return None if n is None else integer_at_least(n, 0, "n")
 
 
 class Inspection(FeatureVectors, SpanDecoding):
