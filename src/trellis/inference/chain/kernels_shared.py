@@ -54,7 +54,7 @@ _kernel = triton.jit(
     do_not_specialize_on_alignment=[
         *("emissions", "transitions", "start", "end", "lengths", "mask", "tags", "order", "packed"),
         *("row_lengths", "status", "row_values", "alpha", "transposed", "d_emissions", "value"),
-        *("d_transitions", "row_sums", "scratch", "path", "total"),
+        *("d_transitions", "row_sums", "path", "total"),
         *("e_row", "e_step", "m_row", "m_step", "t_row", "t_step"),
     ],
 )
@@ -260,7 +260,7 @@ def forward_kernel(
     if held:
         value, exact = forward_held(row, used, block, best)
     if not exact:
-        value = forward_log(row, used, tile, best, masked, shared)
+        value = forward_log(row, used, block, tile, best, masked, shared)
     if tagged:
         score = _score_tags(row, scores, tags, t_step, masked, shared)
         value = tl.where(score == NEVER, NEVER, finite(score) - value)
@@ -272,11 +272,11 @@ def forward_kernel(
 @_kernel
 def backward_kernel(
     emissions, transitions, end, tags, order, packed, row_lengths, row_values, alpha, transposed,
-    d_emissions, d_transitions, row_sums, scratch, e_row, e_step, t_row, t_step, steps, labels,
+    d_emissions, d_transitions, row_sums, e_row, e_step, t_row, t_step, steps, labels,
     block: tl.constexpr, tile: tl.constexpr, held: tl.constexpr,
     masked: tl.constexpr, tagged: tl.constexpr, shared: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients of the value of a row; scratch is (B, 3, L)."""
+    """Compute the gradients of the value of a row."""
     b = tl.program_id(0).to(tl.int64)
     length = clip_length(tl.load(row_lengths + b), steps)
     weight = tl.full([], 1.0, alpha.dtype.element_ty)
@@ -285,7 +285,6 @@ def backward_kernel(
     emissions += b * e_row
     order += b * steps
     alpha += b * steps * labels
-    scratch += b * 3 * labels
     d_emissions += b * steps * labels
     width = (2 + (labels if shared else 0)) * labels
     sums = row_sums + b * (width + 1)
@@ -321,7 +320,7 @@ def backward_kernel(
         if scaled:
             backward_scaled(row, scores, gradients, weight, block, masked)
     if not scaled:
-        weight = backward_log(row, scores, gradients, weight, scratch, tile, masked, shared)
+        weight = backward_log(row, scores, gradients, weight, block, tile, masked, shared)
     if tagged:
         tl.debug_barrier()  # other threads have stored the expected counts
         _subtract_tags(row, gradients, tags + b * t_row, t_step, weight, masked, shared)
@@ -358,7 +357,7 @@ def _first_maximum(x, j, block: tl.constexpr):
 @_kernel
 def trace_kernel(
     alpha, transitions, transposed, end, row_lengths, path, steps, labels,
-    lanes: tl.constexpr, shared: tl.constexpr,
+    block: tl.constexpr, shared: tl.constexpr,
 ):  # fmt: skip
     """Store the best path in path (B, T), from its last label to its first; 0 after the length.
 
@@ -367,11 +366,11 @@ def trace_kernel(
     """
     b = tl.program_id(0).to(tl.int64)
     length = clip_length(tl.load(row_lengths + b), steps)
-    j = tl.arange(0, lanes)
+    j = tl.arange(0, block)
     alpha += (b * steps + length - 1) * labels + j
     path += b * steps
     x = tl.load(alpha, j < labels, NEVER)
-    y = _first_maximum(x + tl.load(end + j, j < labels, NEVER).to(x.dtype), j, lanes)
+    y = _first_maximum(x + tl.load(end + j, j < labels, NEVER).to(x.dtype), j, block)
     tl.store(path + length - 1, y)
     x1, x2, x3, alpha = load_ahead(alpha, -labels, length, j, labels, NEVER)
     area = labels.to(tl.int64) * labels
@@ -382,7 +381,7 @@ def trace_kernel(
         x4 = load_if(back + 3 < length, alpha, j, labels, NEVER)
         cells = transposed + y * labels + j if shared else pairs + j.to(tl.int64) * labels + y
         x = x1 + tl.load(cells, j < labels, NEVER).to(x1.dtype)
-        y = _first_maximum(x, j, lanes)
+        y = _first_maximum(x, j, block)
         tl.store(path + length - 1 - back, y)
         x1, x2, x3 = x2, x3, x4
     fill(path, length, steps, 0)

@@ -16,7 +16,13 @@ import torch
 from torch import Tensor
 
 from trellis.inference.chain import kernels_shared as kernels
-from trellis.inference.gpu.launch import LaunchPlan, find_plan, options_of_walk, power_of_two
+from trellis.inference.gpu.launch import (
+    LaunchPlan,
+    compute_dtype,
+    find_plan,
+    options_of_walk,
+    power_of_two,
+)
 from trellis.inference.gpu.status import RowStatus
 
 __all__ = ["ChainBatch", "ChainPlan", "find_plan", "sum_gradients"]
@@ -39,6 +45,7 @@ _OUTPUTS = {  # for each kind of result: the kernel parameters that receive its 
     "status": ("row_lengths",),
 }
 _SUM_COLUMNS = 64  # columns that a program of sum_kernel adds up
+_TILE = 1024  # transitions per warp that log space keeps in registers: 32 per lane
 
 
 class ChainPlan(LaunchPlan):
@@ -67,7 +74,7 @@ class ChainPlan(LaunchPlan):
     """Transitions of at most `max_held_bytes` are kept in the registers of a program."""
 
     def __init__(self, batch: ChainBatch, result: str = "rows") -> None:
-        emissions, transitions, _, _, lengths, tags, mask = batch
+        emissions, transitions, _, _, lengths, tags, mask = inputs = _make_contiguous(batch)
         self.result = result
         self.rows, self.steps, self.labels = rows, steps, labels = emissions.shape
         self.shared = transitions.dim() == 2
@@ -75,28 +82,29 @@ class ChainPlan(LaunchPlan):
         dtypes = [x.dtype for x in batch[:4]]
         self.dtypes = None if all(x is dtype for x in dtypes) else dtypes
         self.width = (2 + (labels if self.shared else 0)) * labels + 1
-        self.copied = [
-            i
-            for i, (name, x) in enumerate(zip(_NAMES, batch, strict=True))
-            if x is not None and _is_copied(name, x)
-        ]
-        contiguous_tensors = self._make_contiguous(batch)
-        strides = {
-            f"{name}_{axis}": 0 if x is None else x.stride(i)
-            for name, x in (("e", contiguous_tensors[0]), ("m", mask), ("t", tags))
-            for i, axis in enumerate(("row", "step"))
+        launches, sizes = self._choose_kernels(dtype.itemsize)
+        integers = {"rows": rows, "steps": steps, "labels": labels}
+        for name, x in (("e", emissions), ("m", mask), ("t", tags)):
+            strides = (0, 0) if x is None else x.stride()
+            integers |= {f"{name}_row": strides[0], f"{name}_step": strides[1]}
+        masked, cells = mask is not None, rows * steps * labels
+        flags = {"masked": masked, "counted": lengths is not None, "tagged": tags is not None}
+        workspace = {
+            "alpha": (cells, dtype),
+            "transposed": (labels**2 if self.shared else 1, transitions.dtype),
+            "row_lengths": (rows, torch.int64),
+            "order": (rows * steps if masked else 1, torch.int32),
+            "packed": (cells if masked else 1, emissions.dtype),
+            "row_values": (rows, dtype),
+            "row_sums": (rows * self.width, dtype),
+            "status": (rows, torch.int32),
         }
-        flags = {"masked": mask is not None, "counted": lengths is not None}
-        super().__init__(
-            self._choose_kernels(dtype.itemsize),
-            (*_NAMES, *_OUTPUTS[result]),
-            self._workspace(contiguous_tensors, masked=mask is not None),
-            {**strides, "rows": rows, "steps": steps, "labels": labels},
-            {**self.sizes, **flags, "tagged": tags is not None, "shared": self.shared},
-        )
+        names = (*_NAMES, *_OUTPUTS[result])
+        constants = {**sizes, **flags, "shared": self.shared, "best": result == "path"}
+        super().__init__(launches, names, workspace, integers, constants)
 
-    def _choose_kernels(self, itemsize: int) -> list[tuple[Any, int, dict[str, int]]]:
-        """Return kernels, programs and options, and set the tile sizes.
+    def _choose_kernels(self, itemsize: int) -> tuple[list[Any], dict[str, int]]:
+        """Return kernels with programs and options, and the sizes of tiles.
 
         The 32 lanes of a warp share the labels of a row. So a second warp helps only if the
         registers of one warp are not enough for the transitions, and in the backward kernel also
@@ -108,17 +116,11 @@ class ChainPlan(LaunchPlan):
         if held:
             warps, backward_warps = (8, 8) if width >= 128 else (1, 2 if width == 64 else 1)
         else:
-            warps = backward_warps = 1 if block <= 32 else 4
-        self.sizes = {
-            "block": block if held else 16,
-            "tile": min(block, 32 if warps == 1 else 64),
-            "held": held,
-            "best": self.result == "path",
-            "lanes": block,
-            "columns": _SUM_COLUMNS,
-        }
+            warps = backward_warps = 1 if block <= 32 else min(max(block // 64, 4), 8)
+        tile = min(max(_TILE * warps // block, 1), block, 32)  # 32 labels are a line of the cache
+        sizes = {"block": block, "tile": tile, "held": held, "columns": _SUM_COLUMNS}
         if self.result == "status":
-            return [(kernels.validate_kernel, self.rows, {"num_warps": 1})]
+            return [(kernels.validate_kernel, self.rows, {"num_warps": 1})], sizes
         # The limit of registers per thread. With 255 instead of 168, a step for 16 labels takes a
         # third more cycles (counted in the machine code).
         forward = options_of_walk(warps, 168 if held and width <= 32 else 255)
@@ -129,29 +131,7 @@ class ChainPlan(LaunchPlan):
             calls.append((kernels.backward_kernel, self.rows, options_of_walk(backward_warps)))
         if self.result == "sum":
             calls.append((kernels.sum_kernel, -(-self.width // _SUM_COLUMNS), {"num_warps": 4}))
-        return calls
-
-    def _workspace(self, batch: Sequence[Tensor], masked: bool) -> dict[str, Any]:
-        """Return size and type of the arrays, by name; see the head of kernels_shared.py."""
-        rows, steps, labels = self.rows, self.steps, self.labels
-        cells = rows * steps * labels
-        return {
-            "alpha": (cells, self.dtype),
-            "scratch": (rows * 3 * labels, self.dtype),
-            "transposed": (labels**2 if self.shared else 1, batch[1].dtype),
-            "row_lengths": (rows, torch.int64),
-            "order": (rows * steps if masked else 1, torch.int32),
-            "packed": (cells if masked else 1, batch[0].dtype),
-            "row_values": (rows, self.dtype),
-            "row_sums": (rows * self.width, self.dtype),
-            "status": (rows, torch.int32),
-        }
-
-    def _make_contiguous(self, batch: ChainBatch) -> list[Any]:
-        tensors: list[Any] = list(batch)
-        for i in self.copied:
-            tensors[i] = tensors[i].contiguous()
-        return tensors
+        return calls, sizes
 
     def run(
         self, batch: ChainBatch, status: RowStatus | None = None
@@ -162,7 +142,7 @@ class ChainPlan(LaunchPlan):
         value of "status" are the lengths. If the status of a row is above 1 (see `validate_row`),
         all other results are invalid.
         """
-        tensors = self._make_contiguous(batch) if self.copied else batch
+        tensors = _make_contiguous(batch)
         emissions = tensors[0]
         value, saved, outputs = self._allocate(emissions)
         # Kernels do not read absent tensors, so any tensor can be passed instead.
@@ -229,13 +209,9 @@ def sum_gradients(
     return unary * weight.view(-1, 1, 1), pairs, start, end
 
 
-def compute_dtype(emissions: Tensor) -> torch.dtype:
-    """Return float64 for float64 emissions, otherwise float32."""
-    return torch.float64 if emissions.dtype == torch.float64 else torch.float32
-
-
-def _is_copied(name: str, x: Tensor) -> bool:
-    """Return True if the kernels need a contiguous copy of a tensor of the batch."""
-    if name in ("mask", "tags"):
-        return False
-    return x.stride(2) != 1 if name == "emissions" else not x.is_contiguous()
+def _make_contiguous(batch: ChainBatch) -> list[Any]:
+    """Return the tensors as the kernels read them: only emissions, tags and mask have strides."""
+    emissions, *tensors, tags, mask = batch
+    if emissions.stride(2) != 1:
+        emissions = emissions.contiguous()
+    return [emissions, *(None if x is None else x.contiguous() for x in tensors), tags, mask]

@@ -23,6 +23,7 @@ from trellis.inference.ctc import kernels_frames as kernels
 from trellis.inference.ctc.kernels_walks import walk_in, walk_out
 from trellis.inference.gpu.launch import (
     LaunchPlan,
+    compute_dtype,
     find_plan,
     launch,
     options_of_walk,
@@ -78,7 +79,7 @@ class CTCPlan(LaunchPlan):
         self.shape, self.labels = (frames, rows), batch[1].shape[1]
         self.blank, self.logits, self.entropy = blank, logits, entropy
         self.gradient, self.summed = gradient, reduction != "none"
-        self.dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+        self.dtype = compute_dtype(x)
         width = self.labels + 1
         self.states = (rows, 2 if gradient == "no" else frames + 2, 2, width)
         integers, constants, programs = _sizes(x, torch.empty_like(x), self.labels, logits)

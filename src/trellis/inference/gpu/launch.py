@@ -25,6 +25,7 @@ from trellis.inference.gpu.status import RowStatus
 
 __all__ = [
     "LaunchPlan",
+    "compute_dtype",
     "find_plan",
     "launch",
     "on_device",
@@ -260,6 +261,11 @@ def power_of_two(size: int) -> int:
     (1, 64)
     """
     return 1 << max(size - 1, 0).bit_length()
+
+
+def compute_dtype(scores: Tensor) -> torch.dtype:
+    """Return the type that kernels compute with: float64 for float64 scores, else float32."""
+    return torch.float64 if scores.dtype == torch.float64 else torch.float32
 
 
 def on_device(tensor: Tensor) -> AbstractContextManager[Any]:
