@@ -54,7 +54,7 @@ _kernel = triton.jit(
     do_not_specialize_on_alignment=[
         *("emissions", "transitions", "start", "end", "lengths", "mask", "tags", "order", "packed"),
         *("row_lengths", "status", "row_values", "alpha", "transposed", "d_emissions", "value"),
-        *("d_transitions", "row_sums", "path", "total"),
+        *("d_transitions", "row_sums", "path", "d_start", "d_end"),
         *("e_row", "e_step", "m_row", "m_step", "t_row", "t_step"),
     ],
 )
@@ -162,44 +162,33 @@ def _load_tags(row, tags, t_step, t, masked: tl.constexpr):
 
 
 @triton.jit
-def _locate_tags(row, scores, tags, t_step, t, masked: tl.constexpr, shared: tl.constexpr):
-    """Return pointers to the emissions, transitions, start and end of the tags, and their masks."""
-    tag = _load_tags(row, tags, t_step, t, masked)
-    before = _load_tags(row, tags, t_step, t - 1, masked)
-    pair = pair_offset(row, t, masked, shared) + before * scores.a_from + tag * scores.a_to
-    unary = step_position(row, t, masked) * scores.e_step + tag
-    emissions, pairs = scores.emissions + unary, scores.transitions + pair
-    inside = t < row.length
-    masks = (inside, inside & (t > 0), t == 0, t == row.length - 1)
-    return (emissions, pairs, scores.start + tag, scores.end + tag), masks
+def _visit_tags(
+    row, scores, tags, t_step, weight,
+    masked: tl.constexpr, shared: tl.constexpr, subtract: tl.constexpr,
+):  # fmt: skip
+    """start[y₀] + Σₜ u[t, yₜ] + Σₜ A[yₜ₋₁, yₜ] + end[y_T₋₁], in float64; 256 steps at once.
 
-
-@triton.jit
-def _score_tags(row, scores, tags, t_step, masked: tl.constexpr, shared: tl.constexpr):
-    """start[y₀] + Σₜ u[t, yₜ] + Σₜ A[yₜ₋₁, yₜ] + end[y_T₋₁]; 256 steps at once, in float64."""
+    With `subtract`, `scores` are gradients: subtract the weight from the elements of the tags
+    instead. All atomic additions to an element add the same number, so their order does not matter.
+    """
     total = tl.zeros([256], tl.float64)
     for base in range(0, row.length, 256):
         t = base + tl.arange(0, 256)
-        cells, masks = _locate_tags(row, scores, tags, t_step, t, masked, shared)
+        tag = _load_tags(row, tags, t_step, t, masked)
+        before = _load_tags(row, tags, t_step, t - 1, masked)
+        pair = pair_offset(row, t, masked, shared) + before * scores.a_from + tag * scores.a_to
+        unary = step_position(row, t, masked) * scores.e_step + tag
+        emissions, pairs = scores.emissions + unary, scores.transitions + pair
+        cells = (emissions, pairs, scores.start + tag, scores.end + tag)
+        inside = t < row.length
+        masks = (inside, inside & (t > 0), t == 0, t == row.length - 1)
         for k in tl.static_range(4):
-            total += tl.load(cells[k], masks[k], 0.0).to(tl.float64)
+            if subtract:
+                minus = tl.zeros([256], weight.dtype) - weight
+                tl.atomic_add(cells[k], minus, masks[k], sem="relaxed")
+            else:
+                total += tl.load(cells[k], masks[k], 0.0).to(tl.float64)
     return tl.sum(total, 0)
-
-
-@triton.jit
-def _subtract_tags(
-    row, gradients, tags, t_step, weight, masked: tl.constexpr, shared: tl.constexpr
-):
-    """Subtract weight · (counts of the tags) from the expected counts, 256 steps at once.
-
-    All atomic additions to a cell add the same number, so their order does not change the result.
-    """
-    y = tl.zeros([256], weight.dtype) - weight
-    for base in range(0, row.length, 256):
-        t = base + tl.arange(0, 256)
-        cells, masks = _locate_tags(row, gradients, tags, t_step, t, masked, shared)
-        for k in tl.static_range(4):
-            tl.atomic_add(cells[k], y, masks[k], sem="relaxed")
 
 
 # ---- entry points
@@ -262,7 +251,7 @@ def forward_kernel(
     if not exact:
         value = forward_log(row, used, block, tile, best, masked, shared)
     if tagged:
-        score = _score_tags(row, scores, tags, t_step, masked, shared)
+        score = _visit_tags(row, scores, tags, t_step, 0.0, masked, shared, False)
         value = tl.where(score == NEVER, NEVER, finite(score) - value)
     tl.store(row_values + b, value)
     if not best:
@@ -323,15 +312,15 @@ def backward_kernel(
         weight = backward_log(row, scores, gradients, weight, block, tile, masked, shared)
     if tagged:
         tl.debug_barrier()  # other threads have stored the expected counts
-        _subtract_tags(row, gradients, tags + b * t_row, t_step, weight, masked, shared)
+        _visit_tags(row, gradients, tags + b * t_row, t_step, weight, masked, shared, True)
 
 
 @_kernel
-def sum_kernel(row_sums, total, value, rows, labels, columns: tl.constexpr, shared: tl.constexpr):
-    """total = Σ_b row_sums[b] in a fixed order, earlier label first; value = Σ_b of the last entry.
-
-    row_sums (B, W + 1), total (W,): start, end and shared transitions; W = (2 + L) L, or 2 L.
-    """
+def sum_kernel(
+    row_sums, value, d_start, d_end, d_transitions, rows, labels,
+    columns: tl.constexpr, shared: tl.constexpr,
+):  # fmt: skip
+    """Sum row_sums over the rows in a fixed order. The sums are stored earlier label first."""
     width = (2 + (labels if shared else 0)) * labels + 1
     column = tl.program_id(0).to(tl.int64) * columns + tl.arange(0, columns)
     lane = tl.arange(0, 32)
@@ -341,10 +330,13 @@ def sum_kernel(row_sums, total, value, rows, labels, columns: tl.constexpr, shar
         inside = (row < rows)[:, None] & (column < width)[None, :]
         x = tl.load(row_sums + row.to(tl.int64)[:, None] * width + column[None, :], inside, 0.0)
         part += tl.sum(x.to(tl.float64), 0)
-    part = part.to(total.dtype.element_ty)
-    pair = column - 2 * labels
-    place = tl.where(pair < 0, column, 2 * labels + pair % labels * labels + pair // labels)
-    tl.store(total + place, part, column < width - 1)
+    part = part.to(value.dtype.element_ty)
+    end = column - labels
+    pair = end - labels
+    tl.store(d_start + column, part, end < 0)
+    tl.store(d_end + end, part, (end >= 0) & (pair < 0))
+    cell = pair % labels * labels + pair // labels
+    tl.store(d_transitions + cell, part, (pair >= 0) & (column < width - 1))
     tl.store(value + tl.zeros_like(column), part, column == width - 1)
 
 

@@ -168,9 +168,7 @@ def _emit(state, score):
 @triton.jit
 def _choose(go, new, old):
     """Return the new paths if `go` is true, otherwise the old ones."""
-    return Paths(
-        tl.where(go, new.m, old.m), tl.where(go, new.k, old.k), tl.where(go, new.h, old.h)
-    )
+    return Paths(tl.where(go, new.m, old.m), tl.where(go, new.k, old.k), tl.where(go, new.h, old.h))
 
 
 @triton.jit
