@@ -17,7 +17,7 @@ NEVER = tl.constexpr(float("-inf"))
 class Row(NamedTuple):
     """One row of the batch: what is known of its steps."""
 
-    order: Any  # (T,) positions of the unmasked steps, if there is a mask
+    order: Any  # (T,) positions of the unmasked steps, or None without a mask
     alpha: Any  # (T, L)
     length: Any  # the number of unmasked steps
     labels: Any  # L
@@ -29,6 +29,7 @@ class Scores(NamedTuple):
     emissions: Any  # (T, L)
     e_step: Any  # the stride of a step of the emissions
     transitions: Any  # (L, L), or (T-1, L, L) by position
+    a_step: Any  # the stride of a position, or None if the transitions are shared
     a_from: Any  # the stride of the earlier label
     a_to: Any  # the stride of the later label
     start: Any  # (L,)
@@ -48,18 +49,18 @@ def positive(x):
 
 
 @triton.jit
-def step_position(row, t, masked: tl.constexpr):
+def step_position(row, t):
     """Return the position (int64) of the t-th unmasked step; t may be a block."""
     position = tl.full([], 0, tl.int64) + t
-    if masked:
+    if row.order is not None:
         position = tl.load(row.order + t, t < row.length, 0).to(tl.int64)
     return position
 
 
 @triton.jit
-def pair_offset(row, t, masked: tl.constexpr, shared: tl.constexpr):
+def pair_offset(row, scores, t):
     """Return the offset of the transitions into the t-th unmasked step; 0 if they are shared."""
-    return 0 if shared else (step_position(row, t, masked) - 1) * row.labels * row.labels
+    return 0 if scores.a_step is None else (step_position(row, t) - 1) * scores.a_step
 
 
 @triton.jit
@@ -71,10 +72,7 @@ def _locate_pairs(row, scores, j, block: tl.constexpr):
 
 
 @triton.jit
-def forward_log(
-    row, scores, block: tl.constexpr, tile: tl.constexpr, best: tl.constexpr,
-    masked: tl.constexpr, shared: tl.constexpr,
-):  # fmt: skip
+def forward_log(row, scores, block: tl.constexpr, tile: tl.constexpr, best: tl.constexpr):
     """Store log α and return log Z. With `best`, max replaces log Σ exp: return the best score."""
     labels = row.labels
     alpha = row.alpha
@@ -98,7 +96,7 @@ def forward_log(
         top = finite(tl.max(tl.load(emissions + i, inside, NEVER).to(dtype), 0))
         lag = finite(tl.max(x, 0))
         offset += top.to(tl.float64) + lag.to(tl.float64)
-        pairs = scores.transitions + pair_offset(row, t, masked, shared)
+        pairs = scores.transitions + pair_offset(row, scores, t)
         for base in range(0, labels, tile):
             j = base + tl.arange(0, tile).to(tl.int64)
             cells, exists = _locate_pairs(row, scores, j, block)
@@ -118,10 +116,7 @@ def forward_log(
 
 
 @triton.jit
-def backward_log(
-    row, scores, gradients, weight, block: tl.constexpr, tile: tl.constexpr,
-    masked: tl.constexpr, shared: tl.constexpr,
-):  # fmt: skip
+def backward_log(row, scores, gradients, weight, block: tl.constexpr, tile: tl.constexpr):
     """Compute weighted gradients from log α; return the weight, or 0 if the row has no path.
 
     p(yₜ₋₁ = i) = Σⱼ p(yₜ₋₁ = i | yₜ = j) p(yₜ = j). Each column of p(yₜ₋₁ | yₜ) is divided by its
@@ -133,7 +128,7 @@ def backward_log(
     inside = i < labels
     last = row.length - 1
     alpha = row.alpha + last.to(tl.int64) * labels
-    place = gradients.emissions + step_position(row, last, masked) * labels
+    place = gradients.emissions + step_position(row, last) * labels
     x = tl.load(alpha + i, inside, NEVER) + tl.load(scores.end + i, inside, NEVER).to(dtype)
     post = tl.exp(x - finite(tl.max(x, 0)))
     mass = tl.sum(post, 0)
@@ -146,7 +141,7 @@ def backward_log(
         alpha -= labels
         x = tl.load(alpha + i, inside, NEVER)
         post = tl.zeros([block], dtype)
-        offset = pair_offset(row, row.length - back, masked, shared)
+        offset = pair_offset(row, scores, row.length - back)
         pairs = scores.transitions + offset
         d_pairs = gradients.transitions + offset
         for base in range(0, labels, tile):
@@ -156,10 +151,10 @@ def backward_log(
             y = tl.exp(y - finite(tl.max(y, 0))[None, :])
             y *= (tl.load(place + j, j < labels, 0.0) / positive(tl.sum(y, 0)))[None, :]
             post += tl.sum(y, 1)
-            if shared:
+            if scores.a_step is None:
                 y += tl.load(d_pairs + cells, exists, 0.0)
             tl.store(d_pairs + cells, y, exists)
-        place = gradients.emissions + step_position(row, last - back, masked) * labels
+        place = gradients.emissions + step_position(row, last - back) * labels
     tl.store(place + i, post, inside)
     tl.store(gradients.start + i, post, inside)
     return weight

@@ -131,7 +131,7 @@ def _pack_steps(row, scores, packed, tile: tl.constexpr):
     steps: tl.constexpr = 1024 // tile
     for base in range(0, row.length, steps):
         t = base + tl.arange(0, steps)
-        source = scores.emissions + step_position(row, t, True)[:, None] * scores.e_step
+        source = scores.emissions + step_position(row, t)[:, None] * scores.e_step
         target = packed + t.to(tl.int64)[:, None] * row.labels
         for first in range(0, row.labels, tile):
             j = (first + tl.arange(0, tile))[None, :]
@@ -154,18 +154,15 @@ def _transpose_share(transitions, transposed, rows, labels):
 
 
 @triton.jit
-def _load_tags(row, tags, t_step, t, masked: tl.constexpr):
+def _load_tags(row, tags, t_step, t):
     """Load the tags of the steps t, 0 outside the row. Invalid tags are clipped to 0 … L-1."""
     inside = (t >= 0) & (t < row.length)
-    tag = tl.load(tags + step_position(row, tl.maximum(t, 0), masked) * t_step, inside, 0)
+    tag = tl.load(tags + step_position(row, tl.maximum(t, 0)) * t_step, inside, 0)
     return tl.minimum(tl.maximum(tag, 0), row.labels - 1)
 
 
 @triton.jit
-def _visit_tags(
-    row, scores, tags, t_step, weight,
-    masked: tl.constexpr, shared: tl.constexpr, subtract: tl.constexpr,
-):  # fmt: skip
+def _visit_tags(row, scores, tags, t_step, weight, subtract: tl.constexpr):
     """start[y₀] + Σₜ u[t, yₜ] + Σₜ A[yₜ₋₁, yₜ] + end[y_T₋₁], in float64; 256 steps at once.
 
     With `subtract`, `scores` are gradients: subtract the weight from the elements of the tags
@@ -174,10 +171,10 @@ def _visit_tags(
     total = tl.zeros([256], tl.float64)
     for base in range(0, row.length, 256):
         t = base + tl.arange(0, 256)
-        tag = _load_tags(row, tags, t_step, t, masked)
-        before = _load_tags(row, tags, t_step, t - 1, masked)
-        pair = pair_offset(row, t, masked, shared) + before * scores.a_from + tag * scores.a_to
-        unary = step_position(row, t, masked) * scores.e_step + tag
+        tag = _load_tags(row, tags, t_step, t)
+        before = _load_tags(row, tags, t_step, t - 1)
+        pair = pair_offset(row, scores, t) + before * scores.a_from + tag * scores.a_to
+        unary = step_position(row, t) * scores.e_step + tag
         emissions, pairs = scores.emissions + unary, scores.transitions + pair
         cells = (emissions, pairs, scores.start + tag, scores.end + tag)
         inside = t < row.length
@@ -228,34 +225,34 @@ def forward_kernel(
         mask + b * m_row, m_step, lengths + b, tags, t_step, order, status + b, row_lengths + b,
         steps, labels, masked, counted, tagged,
     )  # fmt: skip
+    area = labels.to(tl.int64) * labels
     if shared:
+        area = None
         _transpose_share(transitions, transposed, rows, labels)
     else:
-        transitions += b * (steps - 1) * labels * labels
-    row = Row(order, alpha, length, labels)
-    scores = Scores(emissions, e_step, transitions, labels, 1, start, end)
+        transitions += b * (steps - 1) * area
+    row = Row(order if masked else None, alpha, length, labels)
+    scores = Scores(emissions, e_step, transitions, area, labels, 1, start, end)
     used = scores
     if masked:
         tl.debug_barrier()  # other threads have stored the order
-        hole = has_hole(order, length)
         packed += b * steps * labels
+        hole = has_hole(order, length)
         if hole:
             _pack_steps(row, scores, packed, tile)
         emissions = tl.where(hole, packed, emissions)
         e_step = tl.where(hole, labels, e_step)
-        used = Scores(emissions, e_step, transitions, labels, 1, start, end)
+        used = Scores(emissions, e_step, transitions, area, labels, 1, start, end)
     value = tl.full([], 0.0, tl.float64)
     exact = False
     if held:
         value, exact = forward_held(row, used, block, best)
     if not exact:
-        value = forward_log(row, used, block, tile, best, masked, shared)
+        value = forward_log(row, used, block, tile, best)
     if tagged:
-        score = _visit_tags(row, scores, tags, t_step, 0.0, masked, shared, False)
+        score = _visit_tags(row, scores, tags, t_step, 0.0, False)
         value = tl.where(score == NEVER, NEVER, finite(score) - value)
     tl.store(row_values + b, value)
-    if not best:
-        fill(alpha, length.to(tl.int64) * labels, steps.to(tl.int64) * labels, 0.0)
 
 
 @_kernel
@@ -285,34 +282,34 @@ def backward_kernel(
         emissions = tl.where(hole, packed + b * steps * labels, emissions)
         e_step = tl.where(hole, labels, e_step)
     fill(d_emissions, first.to(tl.int64) * labels, steps.to(tl.int64) * labels, 0.0)
+    area = labels.to(tl.int64) * labels
     a_from = labels
     a_to = 1
     if shared:
         # The later label is first, because the load of the matrix decides the register layout of
         # the backward loop. With the earlier label first, the loop was 20 times slower for L = 128.
-        transitions, a_from, a_to = transposed, 1, labels
+        transitions, area, a_from, a_to = transposed, None, 1, labels
         d_transitions = sums + 2 * labels
         fill(d_transitions, 0, labels * labels, 0.0)
     else:
-        area = labels.to(tl.int64) * labels
         transitions += b * (steps - 1) * area
         d_transitions += b * (steps - 1) * area
         fill(d_transitions, tl.maximum(first - 1, 0) * area, (steps - 1) * area, 0.0)
-    row = Row(order, alpha, length, labels)
-    scores = Scores(emissions, e_step, transitions, a_from, a_to, end, end)
-    gradients = Scores(d_emissions, labels, d_transitions, a_from, a_to, sums, sums + labels)
+    row = Row(order if masked else None, alpha, length, labels)
+    scores = Scores(emissions, e_step, transitions, area, a_from, a_to, end, end)
+    gradients = Scores(d_emissions, labels, d_transitions, area, a_from, a_to, sums, sums + labels)
     tl.debug_barrier()  # below, other threads write to the same elements
     scaled = False
     if held:
         j = tl.arange(0, block)
         scaled = tl.max(tl.load(alpha + j, j < labels, NEVER), 0) > 0.0
         if scaled:
-            backward_scaled(row, scores, gradients, weight, block, masked)
+            backward_scaled(row, scores, gradients, weight, block)
     if not scaled:
-        weight = backward_log(row, scores, gradients, weight, block, tile, masked, shared)
+        weight = backward_log(row, scores, gradients, weight, block, tile)
     if tagged:
         tl.debug_barrier()  # other threads have stored the expected counts
-        _visit_tags(row, gradients, tags + b * t_row, t_step, weight, masked, shared, True)
+        _visit_tags(row, gradients, tags + b * t_row, t_step, weight, True)
 
 
 @_kernel
