@@ -82,6 +82,45 @@ def _walk(targets, input_lengths, target_lengths, T, S, P: tl.constexpr, KEEP: t
 
 
 @triton.jit
+def _validate(
+    targets, input_lengths, target_lengths, status, links, b, T, S, V, blank,
+    P: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Store the status and the links of row b.
+
+    ``links[b, 0, i]`` is i if position i is the first one of its label, otherwise -1.
+    ``links[b, 1, i]`` is the next position of the same label, or -1. ``links[b, 0, S]`` is the
+    length of the longest chain. The occupations of equal labels are summed along these chains, in a
+    fixed order.
+    """
+    frames = tl.load(input_lengths + b)
+    count = tl.load(target_lengths + b)
+    invalid = ((frames < 0) | (frames > T) | (count < 0) | (count > S)).to(tl.int32)
+    s = length(target_lengths, b, S)
+    targets += b * S
+    links += b * 2 * (S + 1)
+    i = tl.arange(0, P)[:, None]
+    label = tl.load(targets + i, mask=i < s, other=-1)
+    is_invalid = (i < s) & ((label < 0) | (label >= V) | (label == blank))
+    invalid = tl.maximum(invalid, tl.max(tl.max(is_invalid.to(tl.int32), 1), 0))
+    # Write through the caches: the status may be in host memory, where the host polls it.
+    tl.store(status + b, invalid, cache_modifier=".wt")
+    following = tl.full([P], S, tl.int32)
+    earlier = tl.zeros([P], tl.int32)
+    occurrences = tl.zeros([P], tl.int32)
+    for start in range(0, s, BLOCK):
+        j = start + tl.arange(0, BLOCK)[None, :]
+        same = (label == tl.load(targets + j, mask=j < s, other=-2)) & (j < s)
+        following = tl.minimum(following, tl.min(tl.where(same & (j > i), j, S), 1))
+        earlier += tl.sum((same & (j < i)).to(tl.int32), 1)
+        occurrences += tl.sum(same.to(tl.int32), 1)
+    i = tl.arange(0, P)
+    tl.store(links + i, tl.where((earlier == 0) & (i < s), i, -1), mask=i < S)
+    tl.store(links + S + 1 + i, tl.where(following < S, following, -1), mask=i < S)
+    tl.store(links + S, tl.max(occurrences, 0))
+
+
+@triton.jit
 def _times(m, d):
     """m · 2^d for d < 128; 0 where d is below the range of normal numbers."""
     if m.dtype == tl.float64:
@@ -230,11 +269,19 @@ def _load_state(walk, kept, row, wanted, ENTROPY: tl.constexpr):
 
 @triton.jit(do_not_specialize=VARYING)
 def walk_in(
-    scores, targets, input_lengths, target_lengths, states, powers, entropies, T, S,
-    P: tl.constexpr, KEEP: tl.constexpr, ENTROPY: tl.constexpr,
+    scores, targets, input_lengths, target_lengths, status, links, states, powers, entropies,
+    T, S, blank, V: tl.constexpr,
+    P: tl.constexpr, BLOCK: tl.constexpr, KEEP: tl.constexpr, ENTROPY: tl.constexpr,
 ):  # fmt: skip
-    """Run both walks up to the middle, one program for each. Scores are read four frames ahead."""
+    """Run both walks up to the middle, one program for each. Scores are read four frames ahead.
+
+    The programs from the left first validate the rows, which saves a launch.
+    """
     walk = _walk(targets, input_lengths, target_lengths, T, S, P, KEEP)
+    if walk.back == 0:
+        _validate(
+            targets, input_lengths, target_lengths, status, links, walk.b, T, S, V, blank, P, BLOCK
+        )  # fmt: skip
     scores += walk.b * T * (S + 1)
     kept = (states, powers, entropies)
     m = tl.full([P], 1.0, scores.dtype.element_ty)

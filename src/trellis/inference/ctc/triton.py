@@ -81,15 +81,12 @@ class CTCPlan(LaunchPlan):
         lanes = constants["P"]
         walk = options_of_walk(min(lanes // 32, _MAX_WALK_WARPS))
         frame = {"num_warps": _FRAME_WARPS}
-        # score_frames validates only with "now": the code needs registers and slows large inputs.
-        flags = {"VALIDATE": gradient == "now", "KEEP": gradient != "no", "ENTROPY": entropy}
-        flags |= {"WEIGHTED": False, "SUMMED": is_summed, "MEAN": reduction == "mean"}
+        flags = {"WEIGHTED": False, "SUMMED": is_summed, "MEAN": reduction == "mean"}
+        flags |= {"KEEP": gradient != "no", "ENTROPY": entropy}
         launches: list[Any] = [(kernels.score_frames, programs, frame)]
         launches += [(walk_in, 2 * rows, walk), (walk_out, 2 * rows, walk)]
         if gradient == "now":
             launches.append((kernels.write_gradient, programs, frame))
-        else:
-            launches.insert(0, (kernels.validate_targets, rows, frame))
         states = (rows, 2 if gradient == "no" else frames + 2, 2, labels + 1)
         saved = {
             "log_norm": ((frames, rows) if logits else (0, 0), torch.float64),
@@ -185,6 +182,6 @@ def _sizes(
         # the largest power of two ≤ 16 that divides all strides of frames: a load's width
         "ALIGN": gcd(16, *strides),
         "P": lanes,
-        "BLOCK": max(1, 4096 // lanes),
+        "BLOCK": min(16, max(1, 8192 // lanes)),
     }
     return integers, constants, -(-frames // height) * rows

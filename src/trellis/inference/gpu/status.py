@@ -5,7 +5,7 @@ kernel writes the status of a row there as soon as it has validated the row. For
 happens before Python has launched the remaining kernels.
 """
 
-from time import perf_counter
+from time import perf_counter, sleep
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch import Tensor
 __all__ = ["RowStatus"]
 
 _UNKNOWN = -1
-_SPIN = 2e-4  # seconds to poll before synchronising the stream, which lets other threads run
+_SPIN = 2e-4  # seconds to poll without a pause; the pauses after that let other threads run
 _MAX_BUFFERS = 64  # with this number of buffers that kernels may write to, wait for all kernels
 
 
@@ -62,14 +62,14 @@ class RowStatus:
 
         The kernel must have been launched on the current stream of the device.
         """
-        deadline = perf_counter() + _SPIN
-        while _UNKNOWN in self._rows.tolist() and perf_counter() < deadline:
-            pass
+        start = perf_counter()
+        while _UNKNOWN in self._rows.tolist():
+            if perf_counter() - start > _SPIN:
+                on_gpu = self.device.type == "cuda"
+                if not on_gpu or torch.cuda.current_stream(self.device).query():
+                    break  # all kernels have finished
+                sleep(_SPIN)
         status: list[int] = self._rows.tolist()
-        if _UNKNOWN in status:
-            if self.device.type == "cuda":
-                torch.cuda.current_stream(self.device).synchronize()
-            status = self._rows.tolist()
         if _UNKNOWN in status:
             row = status.index(_UNKNOWN)
             raise RuntimeError(f"no kernel has written the status of batch row {row}")
