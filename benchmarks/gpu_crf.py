@@ -137,8 +137,7 @@ def scaled_share(engine: ModuleType, x: Batch) -> float:
     """Return the share of rows that were computed with scaled probabilities, not in log space."""
     batch = (*x.scores, None, None)
     plan = engine.ChainPlan(batch)
-    inputs = [x.emissions if tensor is None else tensor for tensor in batch]
-    memory = plan.launch([*inputs, *plan._allocate(x.emissions)[2]])
+    _, memory = plan.launch(batch)
     alpha = plan.views(memory)["alpha"].view(x.emissions.shape)
     return float((alpha[:, 0].amax(1) > 0).double().mean())
 

@@ -167,12 +167,14 @@ def test_sum_kernel(rows: int, labels: int) -> None:
     torch.manual_seed(rows)
     width = (labels + 2) * labels + 1
     sums = torch.randn(rows, width, device=DEVICE)
-    total, value = torch.zeros(width - 1, device=DEVICE), torch.zeros((), device=DEVICE)
-    kernels.sum_kernel[(2,)](sums, total, value, rows, labels, columns=64, shared=True)
+    shapes = ((), (labels,), (labels,), (labels, labels))
+    totals = [torch.zeros(shape, device=DEVICE) for shape in shapes]
+    kernels.sum_kernel[(2,)](sums, *totals, rows, labels, columns=64, shared=True)
+    value, start, end, pairs = totals
     right = sums.double().sum(0).float()
-    torch.testing.assert_close(total[: 2 * labels], right[: 2 * labels])
-    square = right[2 * labels : -1].view(labels, labels)
-    torch.testing.assert_close(total[2 * labels :].view(labels, labels), square.t())
+    torch.testing.assert_close(start, right[:labels])
+    torch.testing.assert_close(end, right[labels : 2 * labels])
+    torch.testing.assert_close(pairs, right[2 * labels : -1].view(labels, labels).t())
     assert value == right[-1]
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional  # noqa: E402
 
 from trellis.inference.ctc import kernels_frames as kernels  # noqa: E402
 from trellis.inference.ctc import triton as engine  # noqa: E402
-from trellis.inference.ctc.triton import CTCPlan  # noqa: E402
+from trellis.inference.ctc.triton import CTCPlan, weighted_gradient  # noqa: E402
 from trellis.inference.gpu.status import RowStatus  # noqa: E402
 from trellis.nn import ctc_ops  # noqa: E402
 from trellis.nn.ctc_batch import Batch, _as_int64  # noqa: E402
@@ -155,6 +155,8 @@ def test_strides():  # type: ignore[no-untyped-def]
         assert torch.equal(same_loss, loss)
         (gradient,) = plan.gradients(saved, weight[:1].expand(3))
         assert torch.equal(gradient, slope)
+        # An operator of a compiled program saves its input as it is.
+        assert torch.equal(weighted_gradient((other, *saved[1:]), weight, 0, True), slope)
 
 
 @pytest.mark.interpreter

@@ -53,8 +53,8 @@ def compile_kernel(kernel: Any, number: str, warps: int, constants: dict[str, An
 def compile_chain(number: str) -> None:
     """Compile the kernels of the chain, with transitions in registers and in memory."""
     for shared in (True, False):
-        constants = {"block": 32 if shared else 16, "tile": 32, "held": shared, "shared": shared}
-        constants |= {"lanes": 32, "columns": 64, "masked": True, "tagged": True, "counted": False}
+        constants = {"block": 64, "tile": 16, "held": shared, "shared": shared}
+        constants |= {"columns": 64, "masked": True, "tagged": True, "counted": False}
         for best in (False, True):
             compile_kernel(chain.forward_kernel, number, 1, {**constants, "best": best})
         for kernel in (chain.backward_kernel, chain.trace_kernel, chain.sum_kernel):
@@ -66,12 +66,11 @@ def compile_chain(number: str) -> None:
 def compile_ctc(number: str) -> None:
     """Compile the kernels of CTC."""
     tile = {"V": 32, "ROWS": 32, "COLUMNS": 32, "LABELS": 32, "ALIGN": 16, "LOGITS": True}
-    tile |= {"KEEP": True, "ENTROPY": True, "P": 64, "BLOCK": 64}
+    tile |= {"KEEP": True, "ENTROPY": True, "P": 64, "BLOCK": 16}
     for now in (True, False):
-        flags = {**tile, "VALIDATE": now, "WEIGHTED": not now, "SUMMED": now, "MEAN": now}
+        flags = {**tile, "WEIGHTED": not now, "SUMMED": now, "MEAN": now}
         compile_kernel(kernels_frames.score_frames, number, 4, flags)
         compile_kernel(kernels_frames.write_gradient, number, 4, flags)
-    compile_kernel(kernels_frames.validate_targets, number, 4, tile)
     for kernel in (kernels_walks.walk_in, kernels_walks.walk_out):
         compile_kernel(kernel, number, 2, tile)
 

@@ -25,4 +25,4 @@ def test_all_kernels_compile(tmp_path: Path) -> None:
         check=False,
     )
     assert run.returncode == 0, run.stderr
-    assert run.stdout.count("bytes") == 2 * (11 + 7)
+    assert run.stdout.count("bytes") == 2 * (11 + 6)

@@ -8,36 +8,38 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-pytest.importorskip("triton", reason="Triton is not installed")
+triton = pytest.importorskip("triton", reason="Triton is not installed")
 
 from trellis.inference.gpu import launch as module  # noqa: E402
 from trellis.inference.gpu.launch import find_plan, signature  # noqa: E402
 
 
-def compiled(scratch: int) -> Any:
-    run = SimpleNamespace(
-        launch="launch",
-        launch_cooperative_grid=False,
-        launch_pdl=True,
-        global_scratch_size=scratch,
-        profile_scratch_size=0,
-    )
-    return SimpleNamespace(run=run, function=7, packed_metadata="packed")
+class Kernel(triton.JITFunction):
+    """A kernel whose launch returns the compiled kernel, without a GPU."""
+
+    arg_names = ("x", "n", "block", "flag")  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        pass
+
+    def __getitem__(self, grid: Any) -> Any:
+        compiled = SimpleNamespace(run="run", function=7, packed_metadata="packed")
+        return lambda *arguments, **constants: compiled
 
 
-@pytest.mark.parametrize("version", [(3, 7), (3, 9), (4, 0)])
-def test_other_versions_use_tritons_function(version: Any, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("version", [(3, 6), (3, 9), (4, 0)])
+def test_a_launch_is_repeated_with_the_constants_at_the_end(
+    version: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_VERSION", version)
-    kernel = compiled(0)
-    assert module._entry_point(kernel) == (kernel.run, (7, "packed", None, None, None))
+    constants = {"flag": True, "block": 16, "num_warps": 4}
+    first = module._launch_first(Kernel(), 2, ("tensor", 3), constants)
+    assert first == ("run", (7, "packed", None, None, None), [16, True])
 
 
-def test_known_version_skips_tritons_function(monkeypatch: Any) -> None:
-    monkeypatch.setattr(module, "_VERSION", (3, 6))
-    arguments = (7, False, True, None, None, "packed", None, None, None)
-    assert module._entry_point(compiled(0)) == ("launch", arguments)
-    kernel = compiled(64)  # Triton allocates scratch memory
-    assert module._entry_point(kernel)[0] is kernel.run
+def test_older_versions_launch_in_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_VERSION", (3, 5))
+    assert module._launch_first(Kernel(), 2, ("tensor", 3), {"flag": True, "block": 16}) is None
 
 
 def test_signatures_differ_in_all_but_values() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -70,14 +71,15 @@ def test_many_buffers_without_wait(monkeypatch: Any) -> None:
 
 
 def test_slow_gpu(monkeypatch: Any) -> None:
-    """After some time of polling, wait() synchronises the stream of the kernels."""
+    """After some time of polling, wait() sleeps until a kernel has written the status."""
     status = RowStatus(2, CPU)
     status.device = torch.device("cuda", 1)
     devices = []
 
     class Stream:
-        def synchronize(self) -> None:
-            status.tensor[:2] = 0
+        def query(self) -> bool:
+            status.tensor[: len(devices)] = 0  # one row more each time
+            return False
 
     def stream(device: Any) -> Stream:
         devices.append(device)
@@ -85,7 +87,16 @@ def test_slow_gpu(monkeypatch: Any) -> None:
 
     monkeypatch.setattr(module.torch.cuda, "current_stream", stream)
     assert status.wait() == [0, 0]
-    assert devices == [status.device]
+    assert devices == [status.device] * 2
+
+
+def test_gpu_that_has_finished_without_the_status(monkeypatch: Any) -> None:
+    status = RowStatus(2, CPU)
+    status.device = torch.device("cuda", 1)
+    finished = SimpleNamespace(query=lambda: True)
+    monkeypatch.setattr(module.torch.cuda, "current_stream", lambda device: finished)
+    with pytest.raises(RuntimeError, match="no kernel has written the status of batch row 0"):
+        status.wait()
 
 
 def test_default_device_is_ignored() -> None:

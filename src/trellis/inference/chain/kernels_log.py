@@ -1,12 +1,10 @@
 """Forward and backward recursion in log space.
 
 They work for any scores, any number of labels and position-dependent transitions, but need L²
-exponentials per step. Each step reads tiles of A and the previous α from memory. log α is stored
-minus an offset for each step. All stored log α₀ are negative. From this the backward kernel knows
-that the row is in log space, because scaled α₀ has a positive maximum.
+exponentials per step. A program holds all earlier labels i, and takes the later labels j in tiles.
+log α is stored minus an offset for each step. All stored log α₀ are negative. From this the
+backward kernel knows that the row is in log space, because scaled α₀ has a positive maximum.
 """
-
-# mypy: allow-untyped-decorators, allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
 
 from typing import Any, NamedTuple
 
@@ -19,7 +17,7 @@ NEVER = tl.constexpr(float("-inf"))
 class Row(NamedTuple):
     """One row of the batch: what is known of its steps."""
 
-    order: Any  # (T,) positions of the unmasked steps, if there is a mask
+    order: Any  # (T,) positions of the unmasked steps, or None without a mask
     alpha: Any  # (T, L)
     length: Any  # the number of unmasked steps
     labels: Any  # L
@@ -31,6 +29,7 @@ class Scores(NamedTuple):
     emissions: Any  # (T, L)
     e_step: Any  # the stride of a step of the emissions
     transitions: Any  # (L, L), or (T-1, L, L) by position
+    a_step: Any  # the stride of a position, or None if the transitions are shared
     a_from: Any  # the stride of the earlier label
     a_to: Any  # the stride of the later label
     start: Any  # (L,)
@@ -50,194 +49,112 @@ def positive(x):
 
 
 @triton.jit
-def step_position(row, t, masked: tl.constexpr):
+def step_position(row, t):
     """Return the position (int64) of the t-th unmasked step; t may be a block."""
     position = tl.full([], 0, tl.int64) + t
-    if masked:
+    if row.order is not None:
         position = tl.load(row.order + t, t < row.length, 0).to(tl.int64)
     return position
 
 
 @triton.jit
-def pair_offset(row, t, masked: tl.constexpr, shared: tl.constexpr):
+def pair_offset(row, scores, t):
     """Return the offset of the transitions into the t-th unmasked step; 0 if they are shared."""
-    return 0 if shared else (step_position(row, t, masked) - 1) * row.labels * row.labels
+    return 0 if scores.a_step is None else (step_position(row, t) - 1) * scores.a_step
 
 
 @triton.jit
-def _max_score(pointer, labels, dtype: tl.constexpr, tile: tl.constexpr):
-    """Return the maximum of L scores, or 0 if all are -inf."""
-    i = tl.arange(0, tile).to(tl.int64)
-    top = tl.full([tile], NEVER, dtype)
-    for base in range(0, labels, tile):
-        j = base + i
-        top = tl.maximum(top, tl.load(pointer + j, j < labels, NEVER).to(dtype))
-    return finite(tl.max(top, 0))
+def _locate_pairs(row, scores, j, block: tl.constexpr):
+    """Return the offsets of the transitions (i, j), with i in rows, and which of them exist."""
+    i = tl.arange(0, block).to(tl.int64)
+    cells = i[:, None] * scores.a_from + j[None, :] * scores.a_to
+    return cells, (i < row.labels)[:, None] & (j < row.labels)[None, :]
 
 
 @triton.jit
-def _load_scores(row, scores, alpha, i, pairs, j):
-    """Load α(i) + A(i, j) as a (tile, tile) matrix, padded with -inf."""
-    square = (i < row.labels)[:, None] & (j < row.labels)[None, :]
-    x = tl.load(alpha + i, i < row.labels, NEVER)[:, None]
-    cells = pairs + i[:, None] * scores.a_from + j[None, :] * scores.a_to
-    return x + tl.load(cells, square, NEVER).to(x.dtype)
-
-
-@triton.jit
-def _reduce_column(row, scores, alpha, pairs, j, tile: tl.constexpr, best: tl.constexpr):
-    """maxᵢ x(i) of x(i) = α(i) + A(i, j) and Σᵢ exp(x(i) - max); the sum is 0 with `best`."""
-    i = tl.arange(0, tile).to(tl.int64)
-    top = tl.full([tile], NEVER, alpha.dtype.element_ty)
-    total = tl.zeros([tile], alpha.dtype.element_ty)
-    for base in range(0, row.labels, tile):
-        x = _load_scores(row, scores, alpha, base + i, pairs, j)
-        new_top = tl.maximum(top, tl.max(x, 0))
-        if not best:
-            total *= tl.exp(top - finite(new_top))
-            total += tl.sum(tl.exp(x - finite(new_top)[None, :]), 0)
-        top = new_top
-    return top, total
-
-
-@triton.jit
-def _load_end(row, scores, alpha, j):
-    """Load α(j) + end(j), padded with -inf."""
-    x = tl.load(alpha + j, j < row.labels, NEVER)
-    return x + tl.load(scores.end + j, j < row.labels, NEVER).to(x.dtype)
-
-
-@triton.jit
-def _reduce_end(row, scores, alpha, tile: tl.constexpr):
-    """maxⱼ x(j) of x(j) = α(j) + end(j), and Σⱼ exp(x(j) - max)."""
-    i = tl.arange(0, tile).to(tl.int64)
-    tops = tl.full([tile], NEVER, alpha.dtype.element_ty)
-    total = tl.zeros([tile], alpha.dtype.element_ty)
-    for base in range(0, row.labels, tile):
-        x = _load_end(row, scores, alpha, base + i)
-        new_tops = tl.maximum(tops, x)
-        total = total * tl.exp(tops - finite(new_tops)) + tl.exp(x - finite(new_tops))
-        tops = new_tops
-    top = tl.max(tops, 0)
-    return top, tl.sum(total * tl.exp(tops - finite(top)), 0)
-
-
-@triton.jit
-def forward_log(
-    row, scores, tile: tl.constexpr, best: tl.constexpr, masked: tl.constexpr, shared: tl.constexpr
-):  # fmt: skip
+def forward_log(row, scores, block: tl.constexpr, tile: tl.constexpr, best: tl.constexpr):
     """Store log α and return log Z. With `best`, max replaces log Σ exp: return the best score."""
     labels = row.labels
     alpha = row.alpha
-    dtype: tl.constexpr = alpha.dtype.element_ty
     emissions = scores.emissions
-    i = tl.arange(0, tile).to(tl.int64)
+    dtype: tl.constexpr = alpha.dtype.element_ty
+    i = tl.arange(0, block)
+    inside = i < labels
     tl.debug_barrier()  # a scaled walk may still be writing to alpha
-    top = _max_score(emissions, labels, dtype, tile)
-    first = _max_score(scores.start, labels, dtype, tile)
+    x = tl.load(emissions + i, inside, NEVER).to(dtype)
+    start = tl.load(scores.start + i, inside, NEVER).to(dtype)
+    top = finite(tl.max(x, 0))
+    first = finite(tl.max(start, 0))
     offset = first.to(tl.float64) + top.to(tl.float64) + 1.0
-    tops = tl.full([tile], NEVER, dtype)
-    for base in range(0, labels, tile):
-        j = base + i
-        x = tl.load(emissions + j, j < labels, NEVER).to(dtype) - top
-        # The 1 makes all stored log α₀ negative, which marks the row as being in log space.
-        x += tl.load(scores.start + j, j < labels, NEVER).to(dtype) - first - 1.0
-        tl.store(alpha + j, x, j < labels)
-        tops = tl.maximum(tops, x)
+    # The 1 makes all stored log α₀ negative, which marks the row as being in log space.
+    tl.store(alpha + i, (x - top) + (start - first - 1.0), inside)
     for t in range(1, row.length):
         tl.debug_barrier()  # all threads have stored the previous row of alpha
-        emissions += scores.e_step
-        pairs = scores.transitions + pair_offset(row, t, masked, shared)
-        top = _max_score(emissions, labels, dtype, tile)
-        lag = finite(tl.max(tops, 0))
-        offset += top.to(tl.float64) + lag.to(tl.float64)
-        tops = tl.full([tile], NEVER, dtype)
-        for base in range(0, labels, tile):
-            j = base + i
-            x, total = _reduce_column(row, scores, alpha, pairs, j, tile, best)
-            if not best:
-                x += tl.log(positive(total))
-            e = tl.load(emissions + j, j < labels, NEVER).to(dtype)
-            x += (e - top) - lag
-            tl.store(alpha + labels + j, x, j < labels)
-            tops = tl.maximum(tops, x)
+        x = tl.load(alpha + i, inside, NEVER)
         alpha += labels
+        emissions += scores.e_step
+        top = finite(tl.max(tl.load(emissions + i, inside, NEVER).to(dtype), 0))
+        lag = finite(tl.max(x, 0))
+        offset += top.to(tl.float64) + lag.to(tl.float64)
+        pairs = scores.transitions + pair_offset(row, scores, t)
+        for base in range(0, labels, tile):
+            j = base + tl.arange(0, tile).to(tl.int64)
+            cells, exists = _locate_pairs(row, scores, j, block)
+            y = x[:, None] + tl.load(pairs + cells, exists, NEVER).to(dtype)
+            sums = tl.max(y, 0)
+            if not best:
+                sums += tl.log(positive(tl.sum(tl.exp(y - finite(sums)[None, :]), 0)))
+            e = tl.load(emissions + j, j < labels, NEVER).to(dtype)
+            tl.store(alpha + j, sums + ((e - top) - lag), j < labels)
     tl.debug_barrier()
-    last, mass = _reduce_end(row, scores, alpha, tile)
+    x = tl.load(alpha + i, inside, NEVER) + tl.load(scores.end + i, inside, NEVER).to(dtype)
+    last = tl.max(x, 0)
     offset += last.to(tl.float64)
     if not best:
-        offset += tl.log(positive(mass)).to(tl.float64)
+        offset += tl.log(positive(tl.sum(tl.exp(x - finite(last)), 0))).to(tl.float64)
     return offset
 
 
 @triton.jit
-def _add_pairs(
-    row, scores, alpha, pairs, i, weight, d_pairs, scratch, tile: tl.constexpr, shared: tl.constexpr
-):  # fmt: skip
-    """p(yₜ₋₁ = i) = Σⱼ p(yₜ₋₁ = i | yₜ = j) p(yₜ = j). Add the terms to the gradient d_pairs.
-
-    scratch (3, L): p(yₜ = j); for each j, maxᵢ x(i, j) and p(yₜ = j) / Σᵢ exp(x(i, j) - max).
-    """
-    n_labels = row.labels
-    k = tl.arange(0, tile).to(tl.int64)
-    post = tl.zeros([tile], alpha.dtype.element_ty)
-    for base in range(0, n_labels, tile):
-        j = base + k
-        square = (i < n_labels)[:, None] & (j < n_labels)[None, :]
-        pair = _load_scores(row, scores, alpha, i, pairs, j)
-        pair = tl.exp(pair - tl.load(scratch + n_labels + j, j < n_labels, 0.0)[None, :])
-        pair *= tl.load(scratch + 2 * n_labels + j, j < n_labels, 0.0)[None, :]
-        post += tl.sum(pair, 1)
-        cells = d_pairs + i[:, None] * scores.a_from + j[None, :] * scores.a_to
-        total = pair * weight
-        if shared:
-            total += tl.load(cells, square, 0.0)
-        tl.store(cells, total, square)
-    return post
-
-
-@triton.jit
-def backward_log(
-    row, scores, gradients, weight, scratch,
-    tile: tl.constexpr, masked: tl.constexpr, shared: tl.constexpr,
-):  # fmt: skip
+def backward_log(row, scores, gradients, weight, block: tl.constexpr, tile: tl.constexpr):
     """Compute weighted gradients from log α; return the weight, or 0 if the row has no path.
 
-    Each column of p(yₜ₋₁ | yₜ) is divided by its sum. The strides of the transitions and of their
-    gradients are equal. scratch is (3, L), see `_add_pairs`.
+    p(yₜ₋₁ = i) = Σⱼ p(yₜ₋₁ = i | yₜ = j) p(yₜ = j). Each column of p(yₜ₋₁ | yₜ) is divided by its
+    sum. The strides of the transitions and of their gradients are equal.
     """
     labels = row.labels
-    i = tl.arange(0, tile).to(tl.int64)
+    dtype: tl.constexpr = row.alpha.dtype.element_ty
+    i = tl.arange(0, block)
+    inside = i < labels
     last = row.length - 1
     alpha = row.alpha + last.to(tl.int64) * labels
-    place = gradients.emissions + step_position(row, last, masked) * labels
-    top, mass = _reduce_end(row, scores, alpha, tile)
+    place = gradients.emissions + step_position(row, last) * labels
+    x = tl.load(alpha + i, inside, NEVER) + tl.load(scores.end + i, inside, NEVER).to(dtype)
+    post = tl.exp(x - finite(tl.max(x, 0)))
+    mass = tl.sum(post, 0)
     weight = tl.where(mass > 0.0, weight, 0.0)  # no path: no gradient, not even of the tags
-    for base in range(0, labels, tile):
-        j = base + i
-        post = tl.exp(_load_end(row, scores, alpha, j) - finite(top)) / positive(mass)
-        tl.store(scratch + j, post, j < labels)
-        tl.store(place + j, post * weight, j < labels)
-        tl.store(gradients.end + j, post * weight, j < labels)
-        tl.store(gradients.start + j, post * weight, j < labels)  # the first step overwrites it
+    post = post / positive(mass) * weight
+    tl.store(gradients.end + i, post, inside)
     for back in range(1, row.length):
-        tl.debug_barrier()
+        tl.store(place + i, post, inside)
+        tl.debug_barrier()  # other threads load this row of the gradient
         alpha -= labels
-        place = gradients.emissions + step_position(row, last - back, masked) * labels
-        offset = pair_offset(row, row.length - back, masked, shared)
+        x = tl.load(alpha + i, inside, NEVER)
+        post = tl.zeros([block], dtype)
+        offset = pair_offset(row, scores, row.length - back)
         pairs = scores.transitions + offset
-        for base in range(0, labels, tile):
-            j = base + i
-            x, total = _reduce_column(row, scores, alpha, pairs, j, tile, False)
-            post = tl.load(scratch + j, j < labels, 0.0)
-            tl.store(scratch + labels + j, finite(x), j < labels)
-            tl.store(scratch + 2 * labels + j, post / positive(total), j < labels)
-        tl.debug_barrier()
         d_pairs = gradients.transitions + offset
         for base in range(0, labels, tile):
-            j = base + i
-            post = _add_pairs(row, scores, alpha, pairs, j, weight, d_pairs, scratch, tile, shared)
-            tl.store(scratch + j, post, j < labels)
-            tl.store(place + j, post * weight, j < labels)
-            tl.store(gradients.start + j, post * weight, j < labels)
+            j = base + tl.arange(0, tile).to(tl.int64)
+            cells, exists = _locate_pairs(row, scores, j, block)
+            y = x[:, None] + tl.load(pairs + cells, exists, NEVER).to(dtype)
+            y = tl.exp(y - finite(tl.max(y, 0))[None, :])
+            y *= (tl.load(place + j, j < labels, 0.0) / positive(tl.sum(y, 0)))[None, :]
+            post += tl.sum(y, 1)
+            if scores.a_step is None:
+                y += tl.load(d_pairs + cells, exists, 0.0)
+            tl.store(d_pairs + cells, y, exists)
+        place = gradients.emissions + step_position(row, last - back) * labels
+    tl.store(place + i, post, inside)
+    tl.store(gradients.start + i, post, inside)
     return weight

@@ -150,7 +150,7 @@ def _alpha(m, e, later):
 
 
 @triton.jit
-def backward_scaled(row, scores, gradients, weight, block: tl.constexpr, masked: tl.constexpr):
+def backward_scaled(row, scores, gradients, weight, block: tl.constexpr):
     """Compute weighted gradients from scaled α. The gradients have the strides of the scores.
 
     ψ is held with the later label first, so that sums run over the same axis as in the forward
@@ -174,7 +174,7 @@ def backward_scaled(row, scores, gradients, weight, block: tl.constexpr, masked:
     post = post / tl.sum(post, 0)
     total = tl.sum(post, 0)
     q = post * (1.0 / tl.maximum(m, tiny))
-    place = gradients.emissions + step_position(row, last, masked) * labels
+    place = gradients.emissions + step_position(row, last) * labels
     tl.store(place + j, post * weight, inside)
     tl.store(gradients.end + j, post * weight, inside)
     counts = tl.zeros([block, block], dtype)
@@ -192,7 +192,7 @@ def backward_scaled(row, scores, gradients, weight, block: tl.constexpr, masked:
         counts += q[:, None] * share[None, :]
         total = tl.sum(post, 0)
         q = post * (1.0 / tl.maximum(m1, tiny))
-        place = gradients.emissions + step_position(row, last - back, masked) * labels
+        place = gradients.emissions + step_position(row, last - back) * labels
         tl.store(place + j, post * weight, inside)
         e1, e2, e3 = e2, e3, e4
         m1, m2, m3 = m2, m3, m4

@@ -54,7 +54,7 @@ _kernel = triton.jit(
     do_not_specialize_on_alignment=[
         *("emissions", "transitions", "start", "end", "lengths", "mask", "tags", "order", "packed"),
         *("row_lengths", "status", "row_values", "alpha", "transposed", "d_emissions", "value"),
-        *("d_transitions", "row_sums", "scratch", "path", "total"),
+        *("d_transitions", "row_sums", "path", "d_start", "d_end"),
         *("e_row", "e_step", "m_row", "m_step", "t_row", "t_step"),
     ],
 )
@@ -131,7 +131,7 @@ def _pack_steps(row, scores, packed, tile: tl.constexpr):
     steps: tl.constexpr = 1024 // tile
     for base in range(0, row.length, steps):
         t = base + tl.arange(0, steps)
-        source = scores.emissions + step_position(row, t, True)[:, None] * scores.e_step
+        source = scores.emissions + step_position(row, t)[:, None] * scores.e_step
         target = packed + t.to(tl.int64)[:, None] * row.labels
         for first in range(0, row.labels, tile):
             j = (first + tl.arange(0, tile))[None, :]
@@ -154,52 +154,38 @@ def _transpose_share(transitions, transposed, rows, labels):
 
 
 @triton.jit
-def _load_tags(row, tags, t_step, t, masked: tl.constexpr):
+def _load_tags(row, tags, t_step, t):
     """Load the tags of the steps t, 0 outside the row. Invalid tags are clipped to 0 … L-1."""
     inside = (t >= 0) & (t < row.length)
-    tag = tl.load(tags + step_position(row, tl.maximum(t, 0), masked) * t_step, inside, 0)
+    tag = tl.load(tags + step_position(row, tl.maximum(t, 0)) * t_step, inside, 0)
     return tl.minimum(tl.maximum(tag, 0), row.labels - 1)
 
 
 @triton.jit
-def _locate_tags(row, scores, tags, t_step, t, masked: tl.constexpr, shared: tl.constexpr):
-    """Return pointers to the emissions, transitions, start and end of the tags, and their masks."""
-    tag = _load_tags(row, tags, t_step, t, masked)
-    before = _load_tags(row, tags, t_step, t - 1, masked)
-    pair = pair_offset(row, t, masked, shared) + before * scores.a_from + tag * scores.a_to
-    unary = step_position(row, t, masked) * scores.e_step + tag
-    emissions, pairs = scores.emissions + unary, scores.transitions + pair
-    inside = t < row.length
-    masks = (inside, inside & (t > 0), t == 0, t == row.length - 1)
-    return (emissions, pairs, scores.start + tag, scores.end + tag), masks
+def _visit_tags(row, scores, tags, t_step, weight, subtract: tl.constexpr):
+    """start[y₀] + Σₜ u[t, yₜ] + Σₜ A[yₜ₋₁, yₜ] + end[y_T₋₁], in float64; 256 steps at once.
 
-
-@triton.jit
-def _score_tags(row, scores, tags, t_step, masked: tl.constexpr, shared: tl.constexpr):
-    """start[y₀] + Σₜ u[t, yₜ] + Σₜ A[yₜ₋₁, yₜ] + end[y_T₋₁]; 256 steps at once, in float64."""
+    With `subtract`, `scores` are gradients: subtract the weight from the elements of the tags
+    instead. All atomic additions to an element add the same number, so their order does not matter.
+    """
     total = tl.zeros([256], tl.float64)
     for base in range(0, row.length, 256):
         t = base + tl.arange(0, 256)
-        cells, masks = _locate_tags(row, scores, tags, t_step, t, masked, shared)
+        tag = _load_tags(row, tags, t_step, t)
+        before = _load_tags(row, tags, t_step, t - 1)
+        pair = pair_offset(row, scores, t) + before * scores.a_from + tag * scores.a_to
+        unary = step_position(row, t) * scores.e_step + tag
+        emissions, pairs = scores.emissions + unary, scores.transitions + pair
+        cells = (emissions, pairs, scores.start + tag, scores.end + tag)
+        inside = t < row.length
+        masks = (inside, inside & (t > 0), t == 0, t == row.length - 1)
         for k in tl.static_range(4):
-            total += tl.load(cells[k], masks[k], 0.0).to(tl.float64)
+            if subtract:
+                minus = tl.zeros([256], weight.dtype) - weight
+                tl.atomic_add(cells[k], minus, masks[k], sem="relaxed")
+            else:
+                total += tl.load(cells[k], masks[k], 0.0).to(tl.float64)
     return tl.sum(total, 0)
-
-
-@triton.jit
-def _subtract_tags(
-    row, gradients, tags, t_step, weight, masked: tl.constexpr, shared: tl.constexpr
-):
-    """Subtract weight · (counts of the tags) from the expected counts, 256 steps at once.
-
-    All atomic additions to a cell add the same number, so their order does not change the result.
-    """
-    y = tl.zeros([256], weight.dtype) - weight
-    for base in range(0, row.length, 256):
-        t = base + tl.arange(0, 256)
-        cells, masks = _locate_tags(row, gradients, tags, t_step, t, masked, shared)
-        for k in tl.static_range(4):
-            tl.atomic_add(cells[k], y, masks[k], sem="relaxed")
 
 
 # ---- entry points
@@ -239,44 +225,44 @@ def forward_kernel(
         mask + b * m_row, m_step, lengths + b, tags, t_step, order, status + b, row_lengths + b,
         steps, labels, masked, counted, tagged,
     )  # fmt: skip
+    area = labels.to(tl.int64) * labels
     if shared:
+        area = None
         _transpose_share(transitions, transposed, rows, labels)
     else:
-        transitions += b * (steps - 1) * labels * labels
-    row = Row(order, alpha, length, labels)
-    scores = Scores(emissions, e_step, transitions, labels, 1, start, end)
+        transitions += b * (steps - 1) * area
+    row = Row(order if masked else None, alpha, length, labels)
+    scores = Scores(emissions, e_step, transitions, area, labels, 1, start, end)
     used = scores
     if masked:
         tl.debug_barrier()  # other threads have stored the order
-        hole = has_hole(order, length)
         packed += b * steps * labels
+        hole = has_hole(order, length)
         if hole:
             _pack_steps(row, scores, packed, tile)
         emissions = tl.where(hole, packed, emissions)
         e_step = tl.where(hole, labels, e_step)
-        used = Scores(emissions, e_step, transitions, labels, 1, start, end)
+        used = Scores(emissions, e_step, transitions, area, labels, 1, start, end)
     value = tl.full([], 0.0, tl.float64)
     exact = False
     if held:
         value, exact = forward_held(row, used, block, best)
     if not exact:
-        value = forward_log(row, used, tile, best, masked, shared)
+        value = forward_log(row, used, block, tile, best)
     if tagged:
-        score = _score_tags(row, scores, tags, t_step, masked, shared)
+        score = _visit_tags(row, scores, tags, t_step, 0.0, False)
         value = tl.where(score == NEVER, NEVER, finite(score) - value)
     tl.store(row_values + b, value)
-    if not best:
-        fill(alpha, length.to(tl.int64) * labels, steps.to(tl.int64) * labels, 0.0)
 
 
 @_kernel
 def backward_kernel(
     emissions, transitions, end, tags, order, packed, row_lengths, row_values, alpha, transposed,
-    d_emissions, d_transitions, row_sums, scratch, e_row, e_step, t_row, t_step, steps, labels,
+    d_emissions, d_transitions, row_sums, e_row, e_step, t_row, t_step, steps, labels,
     block: tl.constexpr, tile: tl.constexpr, held: tl.constexpr,
     masked: tl.constexpr, tagged: tl.constexpr, shared: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradients of the value of a row; scratch is (B, 3, L)."""
+    """Compute the gradients of the value of a row."""
     b = tl.program_id(0).to(tl.int64)
     length = clip_length(tl.load(row_lengths + b), steps)
     weight = tl.full([], 1.0, alpha.dtype.element_ty)
@@ -285,7 +271,6 @@ def backward_kernel(
     emissions += b * e_row
     order += b * steps
     alpha += b * steps * labels
-    scratch += b * 3 * labels
     d_emissions += b * steps * labels
     width = (2 + (labels if shared else 0)) * labels
     sums = row_sums + b * (width + 1)
@@ -297,42 +282,42 @@ def backward_kernel(
         emissions = tl.where(hole, packed + b * steps * labels, emissions)
         e_step = tl.where(hole, labels, e_step)
     fill(d_emissions, first.to(tl.int64) * labels, steps.to(tl.int64) * labels, 0.0)
+    area = labels.to(tl.int64) * labels
     a_from = labels
     a_to = 1
     if shared:
         # The later label is first, because the load of the matrix decides the register layout of
         # the backward loop. With the earlier label first, the loop was 20 times slower for L = 128.
-        transitions, a_from, a_to = transposed, 1, labels
+        transitions, area, a_from, a_to = transposed, None, 1, labels
         d_transitions = sums + 2 * labels
         fill(d_transitions, 0, labels * labels, 0.0)
     else:
-        area = labels.to(tl.int64) * labels
         transitions += b * (steps - 1) * area
         d_transitions += b * (steps - 1) * area
         fill(d_transitions, tl.maximum(first - 1, 0) * area, (steps - 1) * area, 0.0)
-    row = Row(order, alpha, length, labels)
-    scores = Scores(emissions, e_step, transitions, a_from, a_to, end, end)
-    gradients = Scores(d_emissions, labels, d_transitions, a_from, a_to, sums, sums + labels)
+    row = Row(order if masked else None, alpha, length, labels)
+    scores = Scores(emissions, e_step, transitions, area, a_from, a_to, end, end)
+    gradients = Scores(d_emissions, labels, d_transitions, area, a_from, a_to, sums, sums + labels)
     tl.debug_barrier()  # below, other threads write to the same elements
     scaled = False
     if held:
         j = tl.arange(0, block)
         scaled = tl.max(tl.load(alpha + j, j < labels, NEVER), 0) > 0.0
         if scaled:
-            backward_scaled(row, scores, gradients, weight, block, masked)
+            backward_scaled(row, scores, gradients, weight, block)
     if not scaled:
-        weight = backward_log(row, scores, gradients, weight, scratch, tile, masked, shared)
+        weight = backward_log(row, scores, gradients, weight, block, tile)
     if tagged:
         tl.debug_barrier()  # other threads have stored the expected counts
-        _subtract_tags(row, gradients, tags + b * t_row, t_step, weight, masked, shared)
+        _visit_tags(row, gradients, tags + b * t_row, t_step, weight, True)
 
 
 @_kernel
-def sum_kernel(row_sums, total, value, rows, labels, columns: tl.constexpr, shared: tl.constexpr):
-    """total = Σ_b row_sums[b] in a fixed order, earlier label first; value = Σ_b of the last entry.
-
-    row_sums (B, W + 1), total (W,): start, end and shared transitions; W = (2 + L) L, or 2 L.
-    """
+def sum_kernel(
+    row_sums, value, d_start, d_end, d_transitions, rows, labels,
+    columns: tl.constexpr, shared: tl.constexpr,
+):  # fmt: skip
+    """Sum row_sums over the rows in a fixed order. The sums are stored earlier label first."""
     width = (2 + (labels if shared else 0)) * labels + 1
     column = tl.program_id(0).to(tl.int64) * columns + tl.arange(0, columns)
     lane = tl.arange(0, 32)
@@ -342,10 +327,13 @@ def sum_kernel(row_sums, total, value, rows, labels, columns: tl.constexpr, shar
         inside = (row < rows)[:, None] & (column < width)[None, :]
         x = tl.load(row_sums + row.to(tl.int64)[:, None] * width + column[None, :], inside, 0.0)
         part += tl.sum(x.to(tl.float64), 0)
-    part = part.to(total.dtype.element_ty)
-    pair = column - 2 * labels
-    place = tl.where(pair < 0, column, 2 * labels + pair % labels * labels + pair // labels)
-    tl.store(total + place, part, column < width - 1)
+    part = part.to(value.dtype.element_ty)
+    end = column - labels
+    pair = end - labels
+    tl.store(d_start + column, part, end < 0)
+    tl.store(d_end + end, part, (end >= 0) & (pair < 0))
+    cell = pair % labels * labels + pair // labels
+    tl.store(d_transitions + cell, part, (pair >= 0) & (column < width - 1))
     tl.store(value + tl.zeros_like(column), part, column == width - 1)
 
 
@@ -358,7 +346,7 @@ def _first_maximum(x, j, block: tl.constexpr):
 @_kernel
 def trace_kernel(
     alpha, transitions, transposed, end, row_lengths, path, steps, labels,
-    lanes: tl.constexpr, shared: tl.constexpr,
+    block: tl.constexpr, shared: tl.constexpr,
 ):  # fmt: skip
     """Store the best path in path (B, T), from its last label to its first; 0 after the length.
 
@@ -367,11 +355,11 @@ def trace_kernel(
     """
     b = tl.program_id(0).to(tl.int64)
     length = clip_length(tl.load(row_lengths + b), steps)
-    j = tl.arange(0, lanes)
+    j = tl.arange(0, block)
     alpha += (b * steps + length - 1) * labels + j
     path += b * steps
     x = tl.load(alpha, j < labels, NEVER)
-    y = _first_maximum(x + tl.load(end + j, j < labels, NEVER).to(x.dtype), j, lanes)
+    y = _first_maximum(x + tl.load(end + j, j < labels, NEVER).to(x.dtype), j, block)
     tl.store(path + length - 1, y)
     x1, x2, x3, alpha = load_ahead(alpha, -labels, length, j, labels, NEVER)
     area = labels.to(tl.int64) * labels
@@ -382,7 +370,7 @@ def trace_kernel(
         x4 = load_if(back + 3 < length, alpha, j, labels, NEVER)
         cells = transposed + y * labels + j if shared else pairs + j.to(tl.int64) * labels + y
         x = x1 + tl.load(cells, j < labels, NEVER).to(x1.dtype)
-        y = _first_maximum(x, j, lanes)
+        y = _first_maximum(x, j, block)
         tl.store(path + length - 1 - back, y)
         x1, x2, x3 = x2, x3, x4
     fill(path, length, steps, 0)

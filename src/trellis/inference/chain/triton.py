@@ -16,7 +16,13 @@ import torch
 from torch import Tensor
 
 from trellis.inference.chain import kernels_shared as kernels
-from trellis.inference.gpu.launch import LaunchPlan, find_plan, options_of_walk, power_of_two
+from trellis.inference.gpu.launch import (
+    LaunchPlan,
+    compute_dtype,
+    find_plan,
+    options_of_walk,
+    power_of_two,
+)
 from trellis.inference.gpu.status import RowStatus
 
 __all__ = ["ChainBatch", "ChainPlan", "find_plan", "sum_gradients"]
@@ -31,14 +37,8 @@ __all__ = ["ChainBatch", "ChainPlan", "find_plan", "sum_gradients"]
 ChainBatch: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor, Any, Any, Any]
 
 _NAMES = ("emissions", "transitions", "start", "end", "lengths", "tags", "mask")
-_OUTPUTS = {  # for each kind of result: the kernel parameters that receive its tensors
-    "value": ("row_values",),
-    "rows": ("row_values", "d_emissions", "d_transitions", "row_sums"),
-    "sum": ("value", "d_emissions", "d_transitions", "total"),
-    "path": ("row_values", "path"),
-    "status": ("row_lengths",),
-}
 _SUM_COLUMNS = 64  # columns that a program of sum_kernel adds up
+_TILE = 1024  # transitions per warp that log space keeps in registers: 32 per lane
 
 
 class ChainPlan(LaunchPlan):
@@ -67,36 +67,57 @@ class ChainPlan(LaunchPlan):
     """Transitions of at most `max_held_bytes` are kept in the registers of a program."""
 
     def __init__(self, batch: ChainBatch, result: str = "rows") -> None:
-        emissions, transitions, _, _, lengths, tags, mask = batch
+        emissions, transitions, _, _, lengths, tags, mask = _make_contiguous(batch)
         self.result = result
         self.rows, self.steps, self.labels = rows, steps, labels = emissions.shape
         self.shared = transitions.dim() == 2
-        self.dtype = dtype = compute_dtype(emissions)
+        dtype = compute_dtype(emissions)
         dtypes = [x.dtype for x in batch[:4]]
         self.dtypes = None if all(x is dtype for x in dtypes) else dtypes
         self.width = (2 + (labels if self.shared else 0)) * labels + 1
-        self.copied = [
-            i
-            for i, (name, x) in enumerate(zip(_NAMES, batch, strict=True))
-            if x is not None and _is_copied(name, x)
-        ]
-        contiguous_tensors = self._make_contiguous(batch)
-        strides = {
-            f"{name}_{axis}": 0 if x is None else x.stride(i)
-            for name, x in (("e", contiguous_tensors[0]), ("m", mask), ("t", tags))
-            for i, axis in enumerate(("row", "step"))
+        launches, constants = self._choose_kernels(dtype.itemsize)
+        masked = mask is not None
+        constants |= {"masked": masked, "counted": lengths is not None, "tagged": tags is not None}
+        integers = {"rows": rows, "steps": steps, "labels": labels}
+        for name, x in (("e", emissions), ("m", mask), ("t", tags)):
+            strides = (0, 0) if x is None else x.stride()
+            integers |= {f"{name}_row": strides[0], f"{name}_step": strides[1]}
+        workspace = {
+            "alpha": (rows * steps * labels, dtype),
+            "transposed": (labels**2 if self.shared else 1, transitions.dtype),
+            "row_lengths": (rows, torch.int64),
+            "order": (rows * steps if masked else 1, torch.int32),
+            "packed": (rows * steps * labels if masked else 1, emissions.dtype),
+            "row_values": (rows, dtype),
+            "row_sums": (rows * self.width, dtype),
+            "status": (rows, torch.int32),
         }
-        flags = {"masked": mask is not None, "counted": lengths is not None}
-        super().__init__(
-            self._choose_kernels(dtype.itemsize),
-            (*_NAMES, *_OUTPUTS[result]),
-            self._workspace(contiguous_tensors, masked=mask is not None),
-            {**strides, "rows": rows, "steps": steps, "labels": labels},
-            {**self.sizes, **flags, "tagged": tags is not None, "shared": self.shared},
-        )
+        super().__init__(launches, _NAMES, self._outputs(dtype), workspace, integers, constants)
 
-    def _choose_kernels(self, itemsize: int) -> list[tuple[Any, int, dict[str, int]]]:
-        """Return kernels, programs and options, and set the tile sizes.
+    def _outputs(self, dtype: torch.dtype) -> dict[str, Any]:
+        """Return shape and type of the value and of the saved tensors, by kernel parameter."""
+        rows, steps, labels, square = self.rows, self.steps, self.labels, (self.labels, self.labels)
+        pairs = square if self.shared else (rows, steps - 1, *square)
+        unary = {"d_emissions": (rows, steps, labels)}
+        row_pairs = {"d_transitions": 0 if self.shared else pairs, "row_sums": (rows, self.width)}
+        shapes: dict[str, Any] = {
+            "value": {"row_values": rows},
+            "rows": {"row_values": rows, **unary, **row_pairs},
+            "sum": {
+                "value": (),
+                **unary,
+                "d_transitions": pairs,
+                "d_start": labels,
+                "d_end": labels,
+            },
+            "path": {"row_values": rows, "path": (rows, steps)},
+            "status": {"row_lengths": rows},
+        }[self.result]
+        integers = ("path", "row_lengths")
+        return {name: (x, torch.int64 if name in integers else dtype) for name, x in shapes.items()}
+
+    def _choose_kernels(self, itemsize: int) -> tuple[list[Any], dict[str, int]]:
+        """Return kernels with programs and options, and their constants.
 
         The 32 lanes of a warp share the labels of a row. So a second warp helps only if the
         registers of one warp are not enough for the transitions, and in the backward kernel also
@@ -108,17 +129,12 @@ class ChainPlan(LaunchPlan):
         if held:
             warps, backward_warps = (8, 8) if width >= 128 else (1, 2 if width == 64 else 1)
         else:
-            warps = backward_warps = 1 if block <= 32 else 4
-        self.sizes = {
-            "block": block if held else 16,
-            "tile": min(block, 32 if warps == 1 else 64),
-            "held": held,
-            "best": self.result == "path",
-            "lanes": block,
-            "columns": _SUM_COLUMNS,
-        }
+            warps = backward_warps = 1 if block <= 32 else min(max(block // 64, 4), 8)
+        tile = min(max(_TILE * warps // block, 1), block, 32)  # 32 labels are a line of the cache
+        constants: dict[str, int] = {"block": block, "tile": tile, "columns": _SUM_COLUMNS}
+        constants |= {"held": held, "shared": self.shared, "best": self.result == "path"}
         if self.result == "status":
-            return [(kernels.validate_kernel, self.rows, {"num_warps": 1})]
+            return [(kernels.validate_kernel, self.rows, {"num_warps": 1})], constants
         # The limit of registers per thread. With 255 instead of 168, a step for 16 labels takes a
         # third more cycles (counted in the machine code).
         forward = options_of_walk(warps, 168 if held and width <= 32 else 255)
@@ -129,29 +145,7 @@ class ChainPlan(LaunchPlan):
             calls.append((kernels.backward_kernel, self.rows, options_of_walk(backward_warps)))
         if self.result == "sum":
             calls.append((kernels.sum_kernel, -(-self.width // _SUM_COLUMNS), {"num_warps": 4}))
-        return calls
-
-    def _workspace(self, batch: Sequence[Tensor], masked: bool) -> dict[str, Any]:
-        """Return size and type of the arrays, by name; see the head of kernels_shared.py."""
-        rows, steps, labels = self.rows, self.steps, self.labels
-        cells = rows * steps * labels
-        return {
-            "alpha": (cells, self.dtype),
-            "scratch": (rows * 3 * labels, self.dtype),
-            "transposed": (labels**2 if self.shared else 1, batch[1].dtype),
-            "row_lengths": (rows, torch.int64),
-            "order": (rows * steps if masked else 1, torch.int32),
-            "packed": (cells if masked else 1, batch[0].dtype),
-            "row_values": (rows, self.dtype),
-            "row_sums": (rows * self.width, self.dtype),
-            "status": (rows, torch.int32),
-        }
-
-    def _make_contiguous(self, batch: ChainBatch) -> list[Any]:
-        tensors: list[Any] = list(batch)
-        for i in self.copied:
-            tensors[i] = tensors[i].contiguous()
-        return tensors
+        return calls, constants
 
     def run(
         self, batch: ChainBatch, status: RowStatus | None = None
@@ -162,38 +156,8 @@ class ChainPlan(LaunchPlan):
         value of "status" are the lengths. If the status of a row is above 1 (see `validate_row`),
         all other results are invalid.
         """
-        tensors = self._make_contiguous(batch) if self.copied else batch
-        emissions = tensors[0]
-        value, saved, outputs = self._allocate(emissions)
-        # Kernels do not read absent tensors, so any tensor can be passed instead.
-        inputs = [emissions if x is None else x for x in tensors]
-        self.launch([*inputs, *outputs], status)
-        return value, saved
-
-    def _allocate(self, like: Tensor) -> tuple[Tensor, tuple[Tensor, ...], list[Tensor]]:
-        """Return new tensors: the value, the saved tensors, and the outputs of the kernels."""
-        rows, steps, labels = self.rows, self.steps, self.labels
-        new, dtype = like.new_empty, self.dtype
-        if self.result not in ("rows", "sum"):
-            value = new(rows, dtype=torch.int64 if self.result == "status" else dtype)
-            saved = (new((rows, steps), dtype=torch.int64),) if self.result == "path" else ()
-            return value, saved, [value, *saved]
-        square = (labels, labels) if self.shared else (rows, steps - 1, labels, labels)
-        if self.result == "rows":
-            value, unary = new(rows, dtype=dtype), new((rows, steps, labels), dtype=dtype)
-            sums = new((rows, self.width), dtype=dtype)
-            pairs = new(0 if self.shared else square, dtype=dtype)
-            return value, (unary, pairs, sums), [value, unary, pairs, sums]
-        # One allocation for all gradients. The order is that of `total` in sum_kernel.
-        cells = rows * steps * labels
-        area = 1 if self.shared else rows * (steps - 1)
-        view = new(cells + (2 + area * labels) * labels, dtype=dtype).as_strided
-        unary = view((rows, steps, labels), (steps * labels, labels, 1), 0)
-        start, end = view((labels,), (1,), cells), view((labels,), (1,), cells + labels)
-        strides = (labels, 1) if self.shared else ((steps - 1) * labels**2, labels**2, labels, 1)
-        pairs = view(square, strides, cells + 2 * labels)
-        value = new((), dtype=dtype)
-        return value, (unary, pairs, start, end), [value, unary, pairs, start]
+        (value, *saved), _ = self.launch(_make_contiguous(batch), status)
+        return value, tuple(saved)
 
     def gradients(self, saved: Sequence[Tensor], weight: Tensor) -> Sequence[Tensor]:
         """Return the gradients of Σ weight · value for emissions, transitions, start and end.
@@ -229,13 +193,9 @@ def sum_gradients(
     return unary * weight.view(-1, 1, 1), pairs, start, end
 
 
-def compute_dtype(emissions: Tensor) -> torch.dtype:
-    """Return float64 for float64 emissions, otherwise float32."""
-    return torch.float64 if emissions.dtype == torch.float64 else torch.float32
-
-
-def _is_copied(name: str, x: Tensor) -> bool:
-    """Return True if the kernels need a contiguous copy of a tensor of the batch."""
-    if name in ("mask", "tags"):
-        return False
-    return x.stride(2) != 1 if name == "emissions" else not x.is_contiguous()
+def _make_contiguous(batch: ChainBatch) -> list[Any]:
+    """Return the tensors as the kernels read them: only emissions, tags and mask have strides."""
+    emissions, *tensors, tags, mask = batch
+    if emissions.stride(2) != 1:
+        emissions = emissions.contiguous()
+    return [emissions, *(None if x is None else x.contiguous() for x in tensors), tags, mask]

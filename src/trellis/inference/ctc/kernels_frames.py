@@ -1,4 +1,4 @@
-"""Kernels of CTC that are parallel over frames or rows: scores, gradient, validation.
+"""Kernels of CTC that are parallel over frames: scores and gradient.
 
 Arguments of all kernels of CTC:
 
@@ -6,7 +6,7 @@ Arguments of all kernels of CTC:
     gradient         (T, B, V), strides gradient_t, gradient_b, 1
     targets          (B, S) int64;  input_lengths, target_lengths (B,) int64
     status           (B,) int32: 1 where a length or a label of a row is invalid, else 0
-    links            (B, 2, S + 1) int32: chains of equal labels, see `_validate`
+    links            (B, 2, S + 1) int32: chains of equal labels, see `_validate` in kernels_walks.py
     log_norm         (T, B) float64: log Σᵥ exp x[t, b, v];  only with LOGITS
     scores           (B, T, S + 1): log2 p of each label of the target, then of the blank
     states           (B, T + 2, 2, S + 1), or (B, 2, 2, S + 1) without KEEP: m of blanks and labels;
@@ -29,7 +29,6 @@ __all__ = [
     "VARYING",
     "length",
     "score_frames",
-    "validate_targets",
     "write_gradient",
 ]
 
@@ -81,73 +80,15 @@ def _log_norm(row, live, like: tl.constexpr, V: tl.constexpr, R: tl.constexpr, C
     return row_top.to(tl.float64) + tl.log2(total).to(tl.float64) * LN2
 
 
-@triton.jit
-def _validate(
-    targets, input_lengths, target_lengths, status, links, b, T, S, V, blank,
-    P: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Store the status and the links of row b.
-
-    ``links[b, 0, i]`` is i if position i is the first one of its label, otherwise -1.
-    ``links[b, 1, i]`` is the next position of the same label, or -1. ``links[b, 0, S]`` is the
-    length of the longest chain. The occupations of equal labels are summed along these chains, in a
-    fixed order.
-    """
-    frames = tl.load(input_lengths + b)
-    count = tl.load(target_lengths + b)
-    invalid = ((frames < 0) | (frames > T) | (count < 0) | (count > S)).to(tl.int32)
-    s = length(target_lengths, b, S)
-    targets += b * S
-    links += b * 2 * (S + 1)
-    i = tl.arange(0, P)[:, None]
-    label = tl.load(targets + i, mask=i < s, other=-1)
-    is_invalid = (i < s) & ((label < 0) | (label >= V) | (label == blank))
-    invalid = tl.maximum(invalid, tl.max(tl.max(is_invalid.to(tl.int32), 1), 0))
-    # Write through the caches: the status may be in host memory, where the host polls it.
-    tl.store(status + b, invalid, cache_modifier=".wt")
-    following = tl.full([P], S, tl.int32)
-    earlier = tl.zeros([P], tl.int32)
-    occurrences = tl.zeros([P], tl.int32)
-    for start in range(0, s, BLOCK):
-        j = start + tl.arange(0, BLOCK)[None, :]
-        same = (label == tl.load(targets + j, mask=j < s, other=-2)) & (j < s)
-        following = tl.minimum(following, tl.min(tl.where(same & (j > i), j, S), 1))
-        earlier += tl.sum((same & (j < i)).to(tl.int32), 1)
-        occurrences += tl.sum(same.to(tl.int32), 1)
-    i = tl.arange(0, P)
-    tl.store(links + i, tl.where((earlier == 0) & (i < s), i, -1), mask=i < S)
-    tl.store(links + S + 1 + i, tl.where(following < S, following, -1), mask=i < S)
-    tl.store(links + S, tl.max(occurrences, 0))
-
-
-@triton.jit(do_not_specialize=VARYING)
-def validate_targets(
-    targets, input_lengths, target_lengths, status, links, T, S, blank,
-    V: tl.constexpr, P: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Store the status and the links of all rows."""
-    b = tl.program_id(0).to(tl.int64)
-    _validate(targets, input_lengths, target_lengths, status, links, b, T, S, V, blank, P, BLOCK)
-
-
 @triton.jit(do_not_specialize=VARYING)
 def score_frames(
-    x, targets, input_lengths, target_lengths, status, links, log_norm, scores, states,
+    x, targets, input_lengths, target_lengths, log_norm, scores, states,
     stride_t, stride_b, T, B, S, blank,
     V: tl.constexpr, LOGITS: tl.constexpr, KEEP: tl.constexpr, ALIGN: tl.constexpr,
-    VALIDATE: tl.constexpr, P: tl.constexpr, BLOCK: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, LABELS: tl.constexpr,
 ):  # fmt: skip
-    """Compute log_norm and scores, reading the frames once. Set states after the length to 0.
-
-    With VALIDATE, the first programs also validate the rows, which saves a launch.
-    """
+    """Compute log_norm and scores, reading the frames once. Set states after the length to 0."""
     b, t, live = _frames(input_lengths, T, B, ROWS)
-    if VALIDATE:  # noqa: SIM102 (this condition is a constant, the next one is not)
-        if tl.program_id(0) < B:
-            _validate(
-                targets, input_lengths, target_lengths, status, links, b, T, S, V, blank, P, BLOCK
-            )  # fmt: skip
     s = length(target_lengths, b, S)
     like: tl.constexpr = scores.dtype.element_ty
     row = _start(x, t, b, stride_t, stride_b, ALIGN)

@@ -13,7 +13,7 @@ kernels_frames.py explains the arguments of all kernels.
 """
 
 from collections.abc import Sequence
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from trellis.inference.ctc import kernels_frames as kernels
 from trellis.inference.ctc.kernels_walks import walk_in, walk_out
 from trellis.inference.gpu.launch import (
     LaunchPlan,
+    compute_dtype,
     find_plan,
     launch,
     options_of_walk,
@@ -38,9 +39,8 @@ _MAX_WALK_WARPS = 16  # warps of a walk; up to 512 labels, each lane has one thr
 
 # Names of tensors for the kernels; the head of kernels_frames.py explains them.
 _BATCH = ("x", "targets", "input_lengths", "target_lengths")
-_INPUTS = (*_BATCH, "entropy_weight", "weight")
-_OUTPUTS = {"now": ("gradient",), "later": ("log_norm", "states", "links"), "no": ()}
-_SAVED = (*_BATCH, "loss", *_OUTPUTS["later"])
+_INPUTS = (*_BATCH, "entropy_weight", "weight", "total", "gradient")
+_SAVED = (*_BATCH, "loss", "log_norm", "states", "links")
 
 
 class CTCPlan(LaunchPlan):
@@ -74,50 +74,44 @@ class CTCPlan(LaunchPlan):
         reduction: str = "none",
     ) -> None:
         x = _contiguous_classes(batch[0])
-        frames, rows, _ = x.shape
-        self.shape, self.labels = (frames, rows), batch[1].shape[1]
         self.blank, self.logits, self.entropy = blank, logits, entropy
-        self.gradient, self.summed = gradient, reduction != "none"
-        self.dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-        width = self.labels + 1
-        self.states = (rows, 2 if gradient == "no" else frames + 2, 2, width)
-        integers, constants, programs = _sizes(x, torch.empty_like(x), self.labels, logits)
+        self.gradient, is_summed, dtype = gradient, reduction != "none", compute_dtype(x)
+        (frames, rows, _), labels = x.shape, batch[1].shape[1]
+        integers, constants, programs = _sizes(x, torch.empty_like(x), labels, logits)
         lanes = constants["P"]
-        walk, frame = (
-            options_of_walk(min(lanes // 32, _MAX_WALK_WARPS)),
-            {"num_warps": _FRAME_WARPS},
-        )
-        # score_frames validates only with "now": the code needs registers and slows large inputs.
-        flags = {"VALIDATE": gradient == "now", "KEEP": gradient != "no", "ENTROPY": entropy}
-        flags |= {"WEIGHTED": False, "SUMMED": self.summed, "MEAN": reduction == "mean"}
+        walk = options_of_walk(min(lanes // 32, _MAX_WALK_WARPS))
+        frame = {"num_warps": _FRAME_WARPS}
+        flags = {"WEIGHTED": False, "SUMMED": is_summed, "MEAN": reduction == "mean"}
+        flags |= {"KEEP": gradient != "no", "ENTROPY": entropy}
         launches: list[Any] = [(kernels.score_frames, programs, frame)]
         launches += [(walk_in, 2 * rows, walk), (walk_out, 2 * rows, walk)]
         if gradient == "now":
             launches.append((kernels.write_gradient, programs, frame))
-        else:
-            launches.insert(0, (kernels.validate_targets, rows, frame))
+        states = (rows, 2 if gradient == "no" else frames + 2, 2, labels + 1)
+        saved = {
+            "log_norm": ((frames, rows) if logits else (0, 0), torch.float64),
+            "states": (states, dtype),
+            "links": ((rows, 2, labels + 1), torch.int32),
+        }
+        arrays = {
+            **saved,
+            "loss": ((rows,), dtype),
+            "scores": ((rows, frames, labels + 1), dtype),
+            "powers": (states, torch.int32),
+            "entropies": (states if entropy else (1,), dtype),
+            "status": ((rows,), torch.int32),
+        }
         super().__init__(
             launches,
-            (*_INPUTS, "total", *(() if self.summed else ("loss",)), *_OUTPUTS[gradient]),
-            self._workspace(),
+            _INPUTS,
+            {
+                **({"total": ((), dtype)} if is_summed else {"loss": ((rows,), dtype)}),
+                **(saved if gradient == "later" else {}),
+            },
+            {name: (prod(shape), dtype) for name, (shape, dtype) in arrays.items()},
             {**integers, "blank": blank, "weight_b": 1},
             {**constants, **flags},
         )
-
-    def _workspace(self) -> dict[str, Any]:
-        """Return size and type of the arrays, by name; see the head of kernels_frames.py."""
-        (frames, rows), width = self.shape, self.labels + 1
-        states = rows * self.states[1] * 2 * width
-        return {
-            "scores": (rows * frames * width, self.dtype),
-            "powers": (states, torch.int32),
-            "entropies": (states if self.entropy else 1, self.dtype),
-            "states": (states, self.dtype),
-            "log_norm": (frames * rows if self.logits else 1, torch.float64),
-            "links": (rows * 2 * width, torch.int32),
-            "loss": (rows, self.dtype),
-            "status": (rows, torch.int32),
-        }
 
     def run(
         self, batch: tuple[Any, ...], status: RowStatus | None = None, entropy: float = 0.0
@@ -127,24 +121,13 @@ class CTCPlan(LaunchPlan):
         If the status of a row is 1, its results are invalid.
         """
         x, targets, *lengths = batch
-        x, targets = _contiguous_classes(x), targets.contiguous()
-        new, rows = x.new_empty, self.shape[1]
-        loss = new(() if self.summed else (rows,), dtype=self.dtype)
-        # Kernels do not read absent tensors, so any tensor can be passed instead.
-        weight = new((1,), dtype=torch.float64).fill_(entropy) if self.entropy else loss
-        outputs: list[Tensor] = []
-        saved: tuple[Tensor, ...] = ()
-        if self.gradient == "now":
-            outputs = [torch.empty_like(x)]
-            saved = tuple(outputs)
-        elif self.gradient == "later":
-            states = new(self.states, dtype=self.dtype)
-            log_norm = new(self.shape if self.logits else (0, 0), dtype=torch.float64)
-            outputs = [log_norm, states, new((rows, 2, self.labels + 1), dtype=torch.int32)]
-            saved = (x, targets, *lengths, loss, *outputs)
-        losses = [loss] if self.summed else [loss, loss]
-        self.launch([x, targets, *lengths, weight, loss, *losses, *outputs], status)
-        return loss, saved
+        x = _contiguous_classes(x)
+        inputs = (x, targets.contiguous(), *lengths)
+        weight = x.new_full((1,), entropy, dtype=torch.float64) if self.entropy else None
+        gradient = torch.empty_like(x) if self.gradient == "now" else None
+        outputs, _ = self.launch((*inputs, weight, None, None, gradient), status)
+        saved = {"now": (gradient,), "later": (*inputs, *outputs), "no": ()}[self.gradient]
+        return outputs[0], saved
 
     def gradients(self, saved: Sequence[Tensor], weight: Tensor) -> tuple[Tensor]:
         """Return the gradient of Σ weight · loss with respect to the input, (T, B, V)."""
@@ -159,11 +142,10 @@ def weighted_gradient(saved: Sequence[Tensor], weight: Tensor, blank: int, logit
     The plan must have the gradient "later". The result is 0 after the lengths, and in rows whose
     loss is infinite.
     """
-    x, targets = saved[:2]
-    gradient = torch.empty_like(x)
+    x, gradient = _contiguous_classes(saved[0]), torch.empty_like(saved[0])
     output = _contiguous_classes(gradient)
-    integers, constants, programs = _sizes(x, output, targets.shape[1], logits)
-    tensors = (*saved, weight, saved[4], output)
+    integers, constants, programs = _sizes(x, output, saved[1].shape[1], logits)
+    tensors = (x, *saved[1:], weight, saved[4], output)
     names = (*_SAVED, "weight", "total", "gradient")
     launch(
         kernels.write_gradient,
@@ -200,6 +182,6 @@ def _sizes(
         # the largest power of two ≤ 16 that divides all strides of frames: a load's width
         "ALIGN": gcd(16, *strides),
         "P": lanes,
-        "BLOCK": max(1, 4096 // lanes),
+        "BLOCK": min(16, max(1, 8192 // lanes)),
     }
     return integers, constants, -(-frames // height) * rows

@@ -3,17 +3,12 @@
 Triton chooses the compiled version of a kernel from all arguments of each launch. In Python this
 takes about 55 µs, longer than a small batch takes on the GPU. So everything that depends only on
 the signature of a batch (shapes, strides and types, not values) is prepared once, in a
-`LaunchPlan`. A later batch of that signature needs one buffer, the addresses of its tensors, and
-the launches.
-
-`find_plan` looks a plan up by the signature of a batch. If there is one, the shapes and types of
-the batch were validated when the plan was made, and are not validated again.
+`LaunchPlan`. README.md in this folder lists the steps of a call.
 """
 
 # mypy: allow-untyped-calls
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -25,15 +20,14 @@ from trellis.inference.gpu.status import RowStatus
 
 __all__ = [
     "LaunchPlan",
+    "compute_dtype",
     "find_plan",
     "launch",
-    "on_device",
     "options_of_walk",
     "power_of_two",
     "signature",
 ]
 
-Call = tuple[int, tuple[Any, ...]]  # programs, arguments before the constants
 B = TypeVar("B", bound=tuple[Any, ...])  # a batch: tensors, or None for absent ones
 P = TypeVar("P")  # a plan
 
@@ -75,101 +69,109 @@ def find_plan(
     """Return the plan for a batch of tensors, and the batch as the plan takes it.
 
     For a new signature, `validate` is called first: it raises an error or returns the batch with
-    its tensors converted. Then ``build(batch, *settings)`` creates the plan.
+    its tensors converted. Then ``build(batch, *settings)`` creates the plan. So the shapes and
+    types of a batch whose plan exists are not validated again.
     """
     key = signature((build, settings), *batch)
     plan = _prepared.get(key)
+    if plan is None and validate is not None:
+        return find_plan(build, validate(batch), settings)
     if plan is None:
-        if validate is not None:
-            batch = validate(batch)
-            key = signature((build, settings), *batch)
-            plan = _prepared.get(key)
-        if plan is None:
-            plan = build(batch, *settings)
-            if len(_prepared) >= _MAX_PREPARED:
-                _prepared.clear()
-            _prepared[key] = plan
+        plan = build(batch, *settings)
+        if len(_prepared) >= _MAX_PREPARED:
+            _prepared.clear()
+        _prepared[key] = plan
     return plan, batch
 
 
 class LaunchPlan:
     """Kernels that are launched one after the other, prepared for batches of one signature.
 
-    A kernel gets its arguments by the names of its parameters: these are names of `tensors`, of
-    arrays of the workspace, of integers, or of constants.
+    A kernel gets its arguments by the names of its parameters: these are names of inputs, outputs,
+    arrays of the workspace, integers, or constants. If a name is used twice, the last one counts.
 
     kernels
         Each kernel with its number of programs and its options for Triton.
-    tensors
-        The names of the tensors that `launch` takes. A name may be used twice: the last one counts.
+    inputs
+        The names of the tensors that `launch` takes.
+    outputs
+        Shape and type of the tensors that `launch` returns.
     workspace
-        Size and type of the arrays that the kernels share. Arrays that are also tensors, or that
-        no kernel uses, are not allocated. The last array is the row status, (B,) int32.
+        Size and type of the arrays that the kernels share. Arrays that are also inputs or outputs,
+        or that no kernel uses, are not allocated. The last array is the row status, (B,) int32.
     """
 
     def __init__(
         self,
         kernels: Sequence[tuple[Any, int, Mapping[str, int]]],
-        tensors: Sequence[str],
+        inputs: Sequence[str],
+        outputs: Mapping[str, tuple[Any, torch.dtype]],
         workspace: Mapping[str, tuple[int, torch.dtype]],
         integers: Mapping[str, int],
         constants: Mapping[str, Any],
     ) -> None:
+        self._results = list(outputs.values())
+        tensors = (*inputs, *outputs)
         names = {name for kernel, _, _ in kernels for name in kernel.arg_names} - {*tensors}
-        workspace = {name: array for name, array in workspace.items() if name in names}
-        index = {name: i for i, name in enumerate((*tensors, *workspace, *integers))}
-        self._kernels: list[Any] = []
+        self._arrays: dict[str, tuple[int, int, torch.dtype]] = {}  # begin and end in bytes
+        self._bytes = 0
+        for name, (size, dtype) in workspace.items():
+            if name in names:
+                end = self._bytes + size * dtype.itemsize
+                self._arrays[name] = (self._bytes, end, dtype)
+                self._bytes = -(-end // _ALIGNMENT) * _ALIGNMENT
+        self._integers = tuple(integers.values())
+        index = {name: i for i, name in enumerate((*tensors, *self._arrays, *integers))}
+        self._kernels: list[tuple[Any, dict[str, Any]]] = []
         self._calls: list[tuple[int, Callable[[Any], tuple[Any, ...]]]] = []
         for kernel, programs, options in kernels:
             used = {name: x for name, x in constants.items() if name in kernel.arg_names}
             self._kernels.append((kernel, {**used, **options, "enable_fp_fusion": True}))
             places = [index[name] for name in kernel.arg_names if name not in used]
             self._calls.append((programs, itemgetter(*places)))
-        self._arrays: dict[str, tuple[int, int, torch.dtype]] = {}  # begin and end in bytes
-        self._bytes = 0
-        for name, (size, dtype) in workspace.items():
-            end = self._bytes + size * dtype.itemsize
-            self._arrays[name] = (self._bytes, end, dtype)
-            self._bytes = -(-end // _ALIGNMENT) * _ALIGNMENT
-        self._begins = [begin for begin, _, _ in self._arrays.values()]
-        self._integers = tuple(integers.values())
         self._compiled: dict[tuple[bool, ...], Any] = {}  # by the alignment of the tensors
 
-    def launch(self, tensors: Sequence[Tensor], status: RowStatus | None = None) -> Tensor:
-        """Launch all kernels on tensors, in the order of their names; return the workspace.
+    def launch(
+        self, inputs: Sequence[Any], status: RowStatus | None = None
+    ) -> tuple[list[Tensor], Tensor]:
+        """Launch all kernels on tensors, in the order of their names; return outputs and workspace.
 
         The kernels write the row status to `status`. If that is None, they write it to the
         workspace, and it is not read.
         """
-        memory = tensors[0].new_empty(self._bytes, dtype=torch.uint8)
-        with on_device(memory):
-            addresses = [x.data_ptr() for x in tensors]
-            # Triton compiles some kernels for addresses that are multiples of 16.
-            alignment = tuple([address % 16 == 0 for address in addresses])
-            compiled_kernels = self._compiled.get(alignment)
-            if compiled_kernels is not None:
-                base = memory.data_ptr()
-                places = [base + begin for begin in self._begins]
-                if status is not None:
-                    places[-1] = status.address
-                _launch_compiled(compiled_kernels, self._arguments([*addresses, *places]))
-                return memory
+        new = inputs[0].new_empty
+        outputs: list[Tensor] = [new(shape, dtype=dtype) for shape, dtype in self._results]
+        memory: Tensor = new(self._bytes, dtype=torch.uint8)
+        # Kernels do not read absent tensors, so any tensor can be passed instead.
+        tensors = [*(inputs[0] if x is None else x for x in inputs), *outputs]
+        addresses = [x.data_ptr() for x in tensors]
+        # Triton compiles some kernels for addresses that are multiples of 16.
+        alignment = tuple([address % 16 == 0 for address in addresses])
+        compiled_kernels = self._compiled.get(alignment)
+        arguments: list[Any]
+        if compiled_kernels is None:
             views = self.views(memory)
             if status is not None:
                 views["status"] = status.tensor
-            calls = self._arguments([*tensors, *views.values()])
+            arguments = [*tensors, *views.values(), *self._integers]
+        else:
+            base = memory.data_ptr()
+            places = [base + begin for begin, _, _ in self._arrays.values()]
+            if status is not None:
+                places[-1] = status.address
+            arguments = [*addresses, *places, *self._integers]
+        calls = [(programs, choose(arguments)) for programs, choose in self._calls]
+        with torch.cuda.device_of(memory):  # kernels run on the current GPU
+            if compiled_kernels is not None:
+                _launch_compiled(compiled_kernels, calls)
+                return outputs, memory
             compiled_kernels = [
                 _launch_first(kernel, *call, constants)
                 for (kernel, constants), call in zip(self._kernels, calls, strict=True)
             ]
-            if all(compiled_kernels):
-                self._compiled[alignment] = compiled_kernels
-        return memory
-
-    def _arguments(self, values: list[Any]) -> list[Call]:
-        """Return programs and arguments of each kernel from tensors and arrays, or addresses."""
-        values += self._integers
-        return [(programs, choose(values)) for programs, choose in self._calls]
+        if all(compiled_kernels):
+            self._compiled[alignment] = compiled_kernels
+        return outputs, memory
 
     def views(self, memory: Tensor) -> dict[str, Tensor]:
         """Return the arrays of a workspace, by name, as views of its memory."""
@@ -198,7 +200,7 @@ def _plan_launch(
     _: Any, kernel: Any, programs: int, warps: int, names: Any, integers: Any, constants: Any
 ) -> LaunchPlan:
     call = (kernel, programs, {"num_warps": warps})
-    return LaunchPlan([call], names, {}, dict(integers), dict(constants))
+    return LaunchPlan([call], names, {}, {}, dict(integers), dict(constants))
 
 
 def options_of_walk(warps: int, registers: int = 255) -> dict[str, int]:
@@ -219,14 +221,15 @@ def _launch_first(
     The result is None in Triton's interpreter, and in Triton before 3.6, which launches kernels in
     another way.
     """
-    compiled_kernel = kernel[(programs,)](*arguments, **constants)
+    compiled = kernel[(programs,)](*arguments, **constants)
     if _VERSION < (3, 6) or not isinstance(kernel, triton.JITFunction):
         return None
+    hooks = (None, None, None)  # no launch metadata, and no functions before and after a launch
     trailing_constants = [constants[name] for name in kernel.arg_names[len(arguments) :]]
-    return (*_entry_point(compiled_kernel), trailing_constants)
+    return compiled.run, (compiled.function, compiled.packed_metadata, *hooks), trailing_constants
 
 
-def _launch_compiled(compiled_kernels: Sequence[Any], calls: Sequence[Call]) -> None:
+def _launch_compiled(compiled_kernels: Sequence[Any], calls: Sequence[tuple[int, Any]]) -> None:
     """Launch kernels that `_launch_first` has returned, each with its programs and arguments.
 
     Pass the address of a tensor, not the tensor: for a tensor, Triton calls the driver. All other
@@ -240,19 +243,6 @@ def _launch_compiled(compiled_kernels: Sequence[Any], calls: Sequence[Call]) -> 
         run(programs, 1, 1, stream, *hidden, *arguments, *constants)
 
 
-def _entry_point(compiled_kernel: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return the function that launches a compiled kernel, and its arguments after the stream."""
-    run = compiled_kernel.run
-    hooks = (compiled_kernel.packed_metadata, None, None, None)
-    scratch = ("global_scratch_size", "profile_scratch_size")
-    if _VERSION != (3, 6) or any(getattr(run, name, 1) for name in scratch):
-        return run, (compiled_kernel.function, *hooks)
-    # In Triton 3.6 `run` is a Python function that allocates scratch memory and then calls
-    # run.launch. Kernels without scratch memory can skip it.
-    options = (run.launch_cooperative_grid, run.launch_pdl, None, None)
-    return run.launch, (compiled_kernel.function, *options, *hooks)
-
-
 def power_of_two(size: int) -> int:
     """Return the smallest power of two ≥ size. Triton's function for it is slow.
 
@@ -262,8 +252,6 @@ def power_of_two(size: int) -> int:
     return 1 << max(size - 1, 0).bit_length()
 
 
-def on_device(tensor: Tensor) -> AbstractContextManager[Any]:
-    """Return a context in which the GPU of a tensor is current: kernels run on the current GPU."""
-    if not tensor.is_cuda or tensor.device.index == torch.cuda.current_device():
-        return nullcontext()
-    return torch.cuda.device(tensor.device)
+def compute_dtype(scores: Tensor) -> torch.dtype:
+    """Return the type that kernels compute with: float64 for float64 scores, else float32."""
+    return torch.float64 if scores.dtype == torch.float64 else torch.float32

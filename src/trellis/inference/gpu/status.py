@@ -5,8 +5,7 @@ kernel writes the status of a row there as soon as it has validated the row. For
 happens before Python has launched the remaining kernels.
 """
 
-from time import perf_counter
-from typing import Any, NamedTuple
+from time import perf_counter, sleep
 
 import torch
 from torch import Tensor
@@ -14,27 +13,22 @@ from torch import Tensor
 __all__ = ["RowStatus"]
 
 _UNKNOWN = -1
-_SPIN = 2e-4  # seconds to poll before synchronising the stream, which lets other threads run
+_SPIN = 2e-4  # seconds to poll without a pause; the pauses after that let other threads run
 _MAX_BUFFERS = 64  # with this number of buffers that kernels may write to, wait for all kernels
-
-
-class _Buffer(NamedTuple):
-    tensor: Tensor  # (a power of two,) int32, pinned if the device is a GPU
-    array: Any  # the same memory in NumPy, which reads it faster
-    address: int
 
 
 # Buffers for reuse, by size and device: allocating pinned memory takes milliseconds and stops all
 # streams. If wait() was not called, a kernel may still write to a buffer, which then is not reused.
-_buffers: dict[tuple[int, torch.device], list[_Buffer]] = {}
+# A buffer has a power of two of int32, in pinned memory if the device is a GPU.
+_buffers: dict[tuple[int, torch.device], list[Tensor]] = {}
 
 
-def _take_buffer(size: int, device: torch.device) -> _Buffer:
+def _take_buffer(size: int, device: torch.device) -> Tensor:
     """Return a buffer that no kernel can still be writing to."""
     buffers = _buffers.setdefault((size, device), [])
     for _ in range(len(buffers)):
         buffer = buffers.pop()
-        if _UNKNOWN not in buffer.array.tolist():
+        if _UNKNOWN not in buffer.tolist():
             return buffer
         buffers.insert(0, buffer)
     if len(buffers) >= _MAX_BUFFERS:
@@ -42,8 +36,7 @@ def _take_buffer(size: int, device: torch.device) -> _Buffer:
             torch.cuda.synchronize(device)
         return buffers.pop()
     # Without device="cpu", torch.set_default_device would decide where the tensor is.
-    tensor = torch.zeros(size, dtype=torch.int32, device="cpu", pin_memory=device.type == "cuda")
-    return _Buffer(tensor, tensor.numpy(), tensor.data_ptr())
+    return torch.zeros(size, dtype=torch.int32, device="cpu", pin_memory=device.type == "cuda")
 
 
 class RowStatus:
@@ -58,10 +51,10 @@ class RowStatus:
     def __init__(self, rows: int, device: torch.device) -> None:
         """Take a buffer for `rows` rows on a GPU, or on the CPU for Triton's interpreter."""
         size = 1 << (rows - 1).bit_length()
-        self._buffer: _Buffer | None = _take_buffer(size, device)
-        self._free = _buffers[size, device]
-        self.tensor, array, self.address = self._buffer
-        self.device, self._rows = device, array[:rows]
+        self.tensor, self.device = _take_buffer(size, device), device
+        self.address = self.tensor.data_ptr()
+        self._free: list[Tensor] | None = _buffers[size, device]
+        self._rows = self.tensor.numpy()[:rows]  # NumPy reads the memory faster
         self._rows.fill(_UNKNOWN)
 
     def wait(self) -> list[int]:
@@ -69,30 +62,24 @@ class RowStatus:
 
         The kernel must have been launched on the current stream of the device.
         """
-        start = None
-        while _UNKNOWN in (status := self._rows.tolist()):
-            now = perf_counter()
-            start = start or now
-            if now - start > _SPIN:
-                status = self._synchronize()
-                break
-        self._release()
-        return list(status)
-
-    def _synchronize(self) -> list[int]:
-        if self.device.type == "cuda":
-            torch.cuda.current_stream(self.device).synchronize()
+        start = perf_counter()
+        while _UNKNOWN in self._rows.tolist():
+            if perf_counter() - start > _SPIN:
+                on_gpu = self.device.type == "cuda"
+                if not on_gpu or torch.cuda.current_stream(self.device).query():
+                    break  # all kernels have finished
+                sleep(_SPIN)
         status: list[int] = self._rows.tolist()
         if _UNKNOWN in status:
-            raise RuntimeError(
-                f"no kernel has written the status of batch row {status.index(_UNKNOWN)}"
-            )
+            row = status.index(_UNKNOWN)
+            raise RuntimeError(f"no kernel has written the status of batch row {row}")
+        self._release()
         return status
 
     def _release(self) -> None:
         """Make the buffer available, also without wait(): its values show if it may be reused."""
-        buffer, self._buffer = getattr(self, "_buffer", None), None
-        if buffer is not None:
-            self._free.append(buffer)
+        free, self._free = getattr(self, "_free", None), None
+        if free is not None:
+            free.append(self.tensor)
 
     __del__ = _release
