@@ -33,8 +33,9 @@ inline Discounts estimate_discounts(const CountStatistics& statistics, int n,
   for (int k = 1; k <= 3 && problem.empty(); ++k) {
     if (with[k] == 0) problem = "no " + name + " have the adjusted count " + std::to_string(k);
   }
-  // One division at the end. The products of small counts are exact, so a discount of 0 is exactly 0 and not
-  // a rounding error below 0, which would be no estimate, or above 0, which would be a back-off weight.
+  // One division at the end. The products of small counts are exact, so a discount of 0 is exactly 0 and
+  // not a rounding error below 0, which would be no estimate, or above 0, which would be a back-off
+  // weight.
   const auto n1 = static_cast<double>(with[1]), y_below = n1 + 2 * static_cast<double>(with[2]);
   for (int k = 1; k <= 3 && problem.empty(); ++k) {
     const auto nk = static_cast<double>(with[k]), next = static_cast<double>(with[k + 1]);
