@@ -30,7 +30,7 @@ struct PairRows {
   double* row;    // (2, labels, kLanes)
   std::int64_t states, labels;  // the sizes of a row
 
-  PairRows(const PairChain& c, double* scratch)
+  TRELLIS_INLINE PairRows(const PairChain& c, double* scratch)
       : states(std::int64_t{c.states} * kLanes), labels(std::int64_t{c.labels} * kLanes) {
     const std::int64_t longest = c.length[0];
     alpha = scratch;
@@ -63,7 +63,7 @@ TRELLIS_INLINE Lanes maximum(const Lanes& a, const Lanes& b) {
 
 // Gathers the scores of position t, with those of start and end: (labels, kLanes), 0 in the lanes of
 // sequences that have ended.
-inline void gather_pair_scores(const PairChain& c, std::int64_t t, double* to) {
+TRELLIS_INLINE void gather_pair_scores(const PairChain& c, std::int64_t t, double* to) {
   for (int lane = 0; lane < kLanes; ++lane) {
     const bool active = c.length[lane] > t;
     const double* from = active ? c.unary[lane] + t * c.labels : nullptr;
@@ -155,13 +155,14 @@ TRELLIS_INLINE void scale_row(const PairChain& c, const Lanes& total, double* al
   }
 }
 
-inline void pair_forward(PairChain& c, double* scratch) {
+inline void pair_forward(PairChain& chain, double* scratch) {
+  const PairChain c = chain;  // a local copy: the compiler cannot know that stores do not change it
   const PairRows rows(c, scratch);
-  double product[kLanes];
+  double product[kLanes], log_z[kLanes];
   for (int lane = 0; lane < kLanes; ++lane) {
     product[lane] = 1.0;
-    c.log_z[lane] = 0.0;
-    c.inexact[lane] = false;
+    log_z[lane] = 0.0;
+    chain.inexact[lane] = false;
   }
   PollEvery poll(kLanes * (kRowCost + c.states + c.source_begin[c.bigram_begin[c.states]]));
   for (std::int64_t t = 0; t < c.length[0]; ++t) {
@@ -177,20 +178,21 @@ inline void pair_forward(PairChain& c, double* scratch) {
     for (int lane = 0; lane < kLanes && c.length[lane] > t; ++lane) {
       const int part = lane / kWidth, i = lane % kWidth;
       const double x = total.part[part][i];
-      c.log_z[lane] += top.part[part][i];
+      log_z[lane] += top.part[part][i];
       product[lane] *= x;
       if (product[lane] < kSmallestProduct || product[lane] > kLargestProduct) {
-        c.log_z[lane] += __builtin_log(product[lane]);
+        log_z[lane] += __builtin_log(product[lane]);
         product[lane] = 1.0;
       }
       // The comparisons are also false for NaN.
       if (!(x >= kSmallestProduct && x <= kLargestProduct && low_alpha.part[part][i] >= kTinyAlpha &&
             low_score.part[part][i] >= -kWidestScores && top.part[part][i] <= kLargestScore)) {
-        c.inexact[lane] = true;
+        chain.inexact[lane] = true;
       }
     }
   }
-  for (int lane = 0; lane < kLanes; ++lane) c.log_z[lane] += __builtin_log(product[lane]);
+  for (int lane = 0; lane < kLanes; ++lane)
+    chain.log_z[lane] = log_z[lane] + __builtin_log(product[lane]);
 }
 
 // Adds r = exp(bigram) w beta of bigram n to beta of its sources, or to the sum of its first label, and
@@ -262,7 +264,8 @@ TRELLIS_INLINE void pair_step_back(const PairChain& c, const PairRows& rows, std
   }
 }
 
-inline void pair_backward(const PairChain& c, double* scratch) {
+inline void pair_backward(const PairChain& chain, double* scratch) {
+  const PairChain c = chain;
   const PairRows rows(c, scratch);
   double *beta = rows.beta, *before = rows.beta + rows.states;
   double *p = rows.row, *plain = rows.row + rows.labels;

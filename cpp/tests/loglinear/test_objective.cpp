@@ -206,7 +206,8 @@ void check_extremes(std::mt19937_64& random) {
     CHECK(objective.infeasible() == -1);
   }
   s.sequences = 20;
-  for (const int bits : {0, 1, 2, 3}) {
+  for (const int bits : {0, 1, 2, 3, 4, 6}) {
+    s.trigrams = (bits & 4) != 0 ? 0.5 : 0.0;
     const auto normaliser = (bits & 1) != 0 ? Normaliser::step : Normaliser::sequence;
     s.bigrams = (bits & 2) != 0 ? 0.0 : 0.8;
     Case c(random, s);

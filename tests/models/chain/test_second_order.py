@@ -241,6 +241,7 @@ def test_tables_and_explanations() -> None:
     assert trigram[:3] == ("A", "B", "C")
     assert trigram.weight == crf.layout_.split(crf.coef_)[3][0]
     assert trellis.CRF().fit(X, y).trigrams_ == []
+    assert crf.describe().settings == {"solver": "lbfgs, l2 = 0.1", "order": "2"}
     assert len(crf.transitions_) == 9
     assert crf.joint_features(X[0], y[0]).names[-1] == "transition: A → B → C"
     explanations = crf.explain(["a", "b", "c"])

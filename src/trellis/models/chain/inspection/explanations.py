@@ -242,9 +242,12 @@ class Inspection(FeatureVectors, SpanDecoding):
         model._check_fitted()
         values = {"l2": model.l2_, "l1": model.l1}
         penalties = [f"{name} = {value:g}" for name, value in values.items() if value]
+        settings = {"solver": ", ".join([model.solver, *penalties])}
+        if model.order != 1:
+            settings["order"] = str(model.order)
         return Description(
             columns=token_columns(model.features_),
-            settings={"solver": ", ".join([model.solver, *penalties])},
+            settings=settings,
             linear=model,
             weights=len(model.coef_),
             steps=model.n_iter_,
