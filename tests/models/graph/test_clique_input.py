@@ -150,6 +150,15 @@ def test_files(types: bool, tmp_path: Path, rng: np.random.Generator) -> None:
     assert path.read_bytes() == (tmp_path / "other.trellis").read_bytes()
 
 
+def test_a_file_with_cliques_of_two_nodes(tmp_path: Path) -> None:
+    X = graph_with({"far": [[0, 2], [1, 3]]})
+    model = GraphCRF(max_iter=3).fit(X, [[0, 1, 0, 1]])
+    model.save(tmp_path / "model.trellis")
+    again = trellis.load(tmp_path / "model.trellis")
+    assert (again.clique_coef_["far"] == model.clique_coef_["far"]).all()
+    assert again.clique_coef_["far"].shape == (1, 2, 2)
+
+
 def test_models_without_cliques_have_no_part_of_them(rng: np.random.Generator) -> None:
     X, y = clique_graphs(rng, 3)
     meta, tensors = GraphCRF(max_iter=1).fit([x[:2] for x in X], y).to_parts()
@@ -175,6 +184,7 @@ FORGERIES: dict[str, Any] = {
     "float32": lambda meta, t: t.update({"cliques.0": t["cliques.0"].astype(np.float32)}),
     "other labels": lambda meta, t: t.update({"cliques.0": np.zeros((1, 2, 2, 2, 2))}),
     "one axis of other labels": lambda meta, t: t.update({"cliques.1": np.zeros((1, 3, 3, 4))}),
+    "a matrix of no type": lambda meta, t: t.update({"cliques.0": np.zeros((2, 3))}),
     "a matrix": lambda meta, t: t.update({"cliques.0": np.zeros((3, 3))}),
     "no axis": lambda meta, t: t.update({"cliques.0": np.zeros(())}),
     "no feature": lambda meta, t: t.update({"cliques.1": np.zeros((0, 3, 3, 3))}),
