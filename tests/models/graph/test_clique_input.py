@@ -205,6 +205,16 @@ def test_forged_files(forgery: str, tmp_path: Path, rng: np.random.Generator) ->
         trellis.load(path)
 
 
+def test_files_with_large_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X = graph_with([[0, 1, 2]])
+    GraphCRF(max_iter=1).fit(X, [[0, 1, 2, 0]]).save(tmp_path / "model.trellis")
+    monkeypatch.setattr(clique_module, "MAX_COMBINATIONS", 27)
+    assert len(trellis.load(tmp_path / "model.trellis").predict(X)) == 1
+    monkeypatch.setattr(clique_module, "MAX_COMBINATIONS", 26)
+    with pytest.raises(FormatError, match="27 combinations, and at most 26 are supported"):
+        trellis.load(tmp_path / "model.trellis")
+
+
 def test_images_have_no_cliques(tmp_path: Path, rng: np.random.Generator) -> None:
     path = tmp_path / "model.trellis"
     GridCRF(max_iter=2).fit(*images(rng, 2)).save(path)
