@@ -127,21 +127,27 @@ void test_too_wide() {
 
 void test_belief_on_trees() {
   std::mt19937_64 random(3);
-  for (const bool residual : {false, true}) {
-    const Case c = make_case(random, {2, 3, 2, 2, 3}, {{0, 1}, {1, 2}, {3, 1}, {4, 3}}, 0.0);
-    const Truth truth = enumerate(c);
-    const std::vector<double> weight(c.graph.table.size(), 1.0);
-    Belief belief(c.graph, c.tables.data(), weight.data(),
-                  {.max_product = false,
-                   .residual = residual,
-                   .damping = 0.0,
-                   .tolerance = 1e-13,
-                   .max_iterations = 100,
-                   .threads = 2});
-    CHECK(belief.run().converged);
-    std::vector<double> p(truth.variable.size()), log_v(5), log_f(weight.size());
-    belief.finish(p.data(), nullptr, log_v.data(), log_f.data());
-    for (std::size_t i = 0; i < p.size(); ++i) CHECK_CLOSE(p[i], truth.variable[i], 1e-11);
+  const std::vector<std::vector<Indices>> trees = {{{0, 1}, {1, 2}, {3, 1}, {4, 3}},
+                                                   {{0, 1, 2}, {4, 2, 3}},
+                                                   {{3, 0, 2, 1}, {4, 3}},
+                                                   {{4, 2, 0, 1, 3}}};
+  for (const std::vector<Indices>& sets : trees) {
+    for (const bool residual : {false, true}) {
+      const Case c = make_case(random, {2, 3, 2, 2, 3}, sets, 0.0);
+      const Truth truth = enumerate(c);
+      const std::vector<double> weight(c.graph.table.size(), 1.0);
+      Belief belief(c.graph, c.tables.data(), weight.data(),
+                    {.max_product = false,
+                     .residual = residual,
+                     .damping = 0.0,
+                     .tolerance = 1e-13,
+                     .max_iterations = 100,
+                     .threads = 2});
+      CHECK(belief.run().converged);
+      std::vector<double> p(truth.variable.size()), log_v(5), log_f(weight.size());
+      belief.finish(p.data(), nullptr, log_v.data(), log_f.data());
+      for (std::size_t i = 0; i < p.size(); ++i) CHECK_CLOSE(p[i], truth.variable[i], 1e-11);
+    }
   }
 }
 

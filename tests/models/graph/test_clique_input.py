@@ -150,6 +150,15 @@ def test_files(types: bool, tmp_path: Path, rng: np.random.Generator) -> None:
     assert path.read_bytes() == (tmp_path / "other.trellis").read_bytes()
 
 
+def test_a_file_with_cliques_of_two_nodes(tmp_path: Path) -> None:
+    X = graph_with({"far": [[0, 2], [1, 3]]})
+    model = GraphCRF(max_iter=3).fit(X, [[0, 1, 0, 1]])
+    model.save(tmp_path / "model.trellis")
+    again = trellis.load(tmp_path / "model.trellis")
+    assert (again.clique_coef_["far"] == model.clique_coef_["far"]).all()
+    assert again.clique_coef_["far"].shape == (1, 2, 2)
+
+
 def test_models_without_cliques_have_no_part_of_them(rng: np.random.Generator) -> None:
     X, y = clique_graphs(rng, 3)
     meta, tensors = GraphCRF(max_iter=1).fit([x[:2] for x in X], y).to_parts()
@@ -175,6 +184,7 @@ FORGERIES: dict[str, Any] = {
     "float32": lambda meta, t: t.update({"cliques.0": t["cliques.0"].astype(np.float32)}),
     "other labels": lambda meta, t: t.update({"cliques.0": np.zeros((1, 2, 2, 2, 2))}),
     "one axis of other labels": lambda meta, t: t.update({"cliques.1": np.zeros((1, 3, 3, 4))}),
+    "a matrix of no type": lambda meta, t: t.update({"cliques.0": np.zeros((2, 3))}),
     "a matrix": lambda meta, t: t.update({"cliques.0": np.zeros((3, 3))}),
     "no axis": lambda meta, t: t.update({"cliques.0": np.zeros(())}),
     "no feature": lambda meta, t: t.update({"cliques.1": np.zeros((0, 3, 3, 3))}),
@@ -193,6 +203,16 @@ def test_forged_files(forgery: str, tmp_path: Path, rng: np.random.Generator) ->
     native.write(path, "graph-crf", contents.meta, tensors)
     with pytest.raises(FormatError, match=r"model\.trellis"):
         trellis.load(path)
+
+
+def test_files_with_large_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X = graph_with([[0, 1, 2]])
+    GraphCRF(max_iter=1).fit(X, [[0, 1, 2, 0]]).save(tmp_path / "model.trellis")
+    monkeypatch.setattr(clique_module, "MAX_COMBINATIONS", 27)
+    assert len(trellis.load(tmp_path / "model.trellis").predict(X)) == 1
+    monkeypatch.setattr(clique_module, "MAX_COMBINATIONS", 26)
+    with pytest.raises(FormatError, match="27 combinations, and at most 26 are supported"):
+        trellis.load(tmp_path / "model.trellis")
 
 
 def test_images_have_no_cliques(tmp_path: Path, rng: np.random.Generator) -> None:
