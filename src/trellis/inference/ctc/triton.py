@@ -108,7 +108,7 @@ class CTCPlan(LaunchPlan):
                 **({"total": ((), dtype)} if is_summed else {"loss": ((rows,), dtype)}),
                 **(saved if gradient == "later" else {}),
             },
-            {name: (prod(shape), dtype) for name, (shape, dtype) in arrays.items()},
+            {name: (max(prod(shape), 1), dtype) for name, (shape, dtype) in arrays.items()},
             {**integers, "blank": blank, "weight_b": 1},
             {**constants, **flags},
         )
