@@ -13,8 +13,6 @@ The kernel stores α₀ and, for t > 0, mₜ. The backward pass
 needs no β. It cannot overflow, because it splits p(yₜ) ≤ 1 into parts.
 """
 
-# mypy: allow-untyped-decorators, allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
-
 import triton
 import triton.language as tl
 

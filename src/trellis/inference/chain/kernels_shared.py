@@ -23,8 +23,6 @@ A kernel gets its arguments by the names of its parameters, which are the same i
                  are shared by all positions
 """
 
-# mypy: allow-untyped-decorators, allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
-
 import triton
 import triton.language as tl
 

@@ -6,7 +6,7 @@ Arguments of all kernels of CTC:
     gradient         (T, B, V), strides gradient_t, gradient_b, 1
     targets          (B, S) int64;  input_lengths, target_lengths (B,) int64
     status           (B,) int32: 1 where a length or a label of a row is invalid, else 0
-    links            (B, 2, S + 1) int32: chains of equal labels, see `_validate` in kernels_walks.py
+    links            (B, 2, S + 1) int32: chains of equal labels, see kernels_walks.py
     log_norm         (T, B) float64: log Σᵥ exp x[t, b, v];  only with LOGITS
     scores           (B, T, S + 1): log2 p of each label of the target, then of the blank
     states           (B, T + 2, 2, S + 1), or (B, 2, 2, S + 1) without KEEP: m of blanks and labels;
@@ -19,7 +19,6 @@ Arguments of all kernels of CTC:
 """
 
 # ruff: noqa: N803
-# mypy: allow-untyped-decorators, allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
 
 import triton
 import triton.language as tl

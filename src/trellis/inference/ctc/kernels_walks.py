@@ -13,7 +13,6 @@ W = Σ wᵢ and h = Σ wᵢ/W (hᵢ - log2 wᵢ) + log2 W.
 """
 
 # ruff: noqa: N803
-# mypy: allow-untyped-decorators, allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
 
 from typing import Any, NamedTuple
 

@@ -2,8 +2,8 @@
 
 1. `score_frames`, parallel over frames, reads the input once. It computes log_norm and gathers the
    scores of the target's labels, so that the walks read rows of S + 1 numbers instead of V.
-2. `walk_in` has two programs per batch row. One goes from the left, one from the right, and they
-   meet in the middle. All states are stored.
+2. `walk_in` has two programs per batch row. One validates the row and goes from the left, one goes
+   from the right, and they meet in the middle. All states are stored.
 3. `walk_out`: both walks continue over the states that the other has stored, and replace them by
    occupation probabilities. Together they need T dependent steps, not 2 T.
 4. `write_gradient`, parallel over frames, reads the input again and writes the gradient.
@@ -108,7 +108,7 @@ class CTCPlan(LaunchPlan):
                 **({"total": ((), dtype)} if is_summed else {"loss": ((rows,), dtype)}),
                 **(saved if gradient == "later" else {}),
             },
-            {name: (prod(shape), dtype) for name, (shape, dtype) in arrays.items()},
+            {name: (max(prod(shape), 1), dtype) for name, (shape, dtype) in arrays.items()},
             {**integers, "blank": blank, "weight_b": 1},
             {**constants, **flags},
         )

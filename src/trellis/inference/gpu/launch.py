@@ -120,6 +120,7 @@ class LaunchPlan:
                 end = self._bytes + size * dtype.itemsize
                 self._arrays[name] = (self._bytes, end, dtype)
                 self._bytes = -(-end // _ALIGNMENT) * _ALIGNMENT
+        self._begins = [begin for begin, _, _ in self._arrays.values()]
         self._integers = tuple(integers.values())
         index = {name: i for i, name in enumerate((*tensors, *self._arrays, *integers))}
         self._kernels: list[tuple[Any, dict[str, Any]]] = []
@@ -143,7 +144,7 @@ class LaunchPlan:
         outputs: list[Tensor] = [new(shape, dtype=dtype) for shape, dtype in self._results]
         memory: Tensor = new(self._bytes, dtype=torch.uint8)
         # Kernels do not read absent tensors, so any tensor can be passed instead.
-        tensors = [*(inputs[0] if x is None else x for x in inputs), *outputs]
+        tensors = [inputs[0] if x is None else x for x in inputs] + outputs
         addresses = [x.data_ptr() for x in tensors]
         # Triton compiles some kernels for addresses that are multiples of 16.
         alignment = tuple([address % 16 == 0 for address in addresses])
@@ -156,7 +157,7 @@ class LaunchPlan:
             arguments = [*tensors, *views.values(), *self._integers]
         else:
             base = memory.data_ptr()
-            places = [base + begin for begin, _, _ in self._arrays.values()]
+            places = [base + begin for begin in self._begins]
             if status is not None:
                 places[-1] = status.address
             arguments = [*addresses, *places, *self._integers]

@@ -6,6 +6,7 @@ happens before Python has launched the remaining kernels.
 """
 
 from time import perf_counter, sleep
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,19 +17,20 @@ _UNKNOWN = -1
 _SPIN = 2e-4  # seconds to poll without a pause; the pauses after that let other threads run
 _MAX_BUFFERS = 64  # with this number of buffers that kernels may write to, wait for all kernels
 
-
 # Buffers for reuse, by size and device: allocating pinned memory takes milliseconds and stops all
 # streams. If wait() was not called, a kernel may still write to a buffer, which then is not reused.
-# A buffer has a power of two of int32, in pinned memory if the device is a GPU.
-_buffers: dict[tuple[int, torch.device], list[Tensor]] = {}
+# A buffer is a tensor of a power of two of int32, in pinned memory if the device is a GPU, and the
+# same memory as an array of NumPy, which reads it faster.
+_Buffer: TypeAlias = tuple[Tensor, Any]
+_buffers: dict[tuple[int, torch.device], list[_Buffer]] = {}
 
 
-def _take_buffer(size: int, device: torch.device) -> Tensor:
+def _take_buffer(size: int, device: torch.device) -> _Buffer:
     """Return a buffer that no kernel can still be writing to."""
     buffers = _buffers.setdefault((size, device), [])
     for _ in range(len(buffers)):
         buffer = buffers.pop()
-        if _UNKNOWN not in buffer.tolist():
+        if _UNKNOWN not in buffer[1].tolist():
             return buffer
         buffers.insert(0, buffer)
     if len(buffers) >= _MAX_BUFFERS:
@@ -36,7 +38,8 @@ def _take_buffer(size: int, device: torch.device) -> Tensor:
             torch.cuda.synchronize(device)
         return buffers.pop()
     # Without device="cpu", torch.set_default_device would decide where the tensor is.
-    return torch.zeros(size, dtype=torch.int32, device="cpu", pin_memory=device.type == "cuda")
+    tensor = torch.zeros(size, dtype=torch.int32, device="cpu", pin_memory=device.type == "cuda")
+    return tensor, tensor.numpy()
 
 
 class RowStatus:
@@ -51,10 +54,11 @@ class RowStatus:
     def __init__(self, rows: int, device: torch.device) -> None:
         """Take a buffer for `rows` rows on a GPU, or on the CPU for Triton's interpreter."""
         size = 1 << (rows - 1).bit_length()
-        self.tensor, self.device = _take_buffer(size, device), device
-        self.address = self.tensor.data_ptr()
-        self._free: list[Tensor] | None = _buffers[size, device]
-        self._rows = self.tensor.numpy()[:rows]  # NumPy reads the memory faster
+        self._buffer: _Buffer | None = _take_buffer(size, device)
+        self._free = _buffers[size, device]
+        self.tensor, array = self._buffer
+        self.address, self.device = self.tensor.data_ptr(), device
+        self._rows = array[:rows]
         self._rows.fill(_UNKNOWN)
 
     def wait(self) -> list[int]:
@@ -78,8 +82,8 @@ class RowStatus:
 
     def _release(self) -> None:
         """Make the buffer available, also without wait(): its values show if it may be reused."""
-        free, self._free = getattr(self, "_free", None), None
-        if free is not None:
-            free.append(self.tensor)
+        buffer, self._buffer = getattr(self, "_buffer", None), None
+        if buffer is not None:
+            self._free.append(buffer)
 
     __del__ = _release
