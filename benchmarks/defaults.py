@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
+import numpy as np
 from calibration import calibration_error
 from corpora import require
 from sections import run_sections
@@ -36,8 +37,11 @@ class Source(NamedTuple):
     test: str
     count: int | None = None
     tested: int | None = None
+    column: str = "upos"
+    """The labels of CoNLL-U files."""
 
 
+LETTERS = "ocr/letters.npz"
 CORPORA = {
     "CoNLL-2000, chunks": Source("chunking/conll2000.train.conll.gz", None,
                                  "chunking/conll2000.test.conll.gz"),
@@ -58,13 +62,31 @@ CORPORA = {
                            "addresses/usaddress.test.conll.gz"),
     "Brown, 1,000 sentences": Source("pos/brown.train.conll.gz", None,
                                      "pos/brown.test.conll.gz", 1000, 500),
+    "GUM, XPOS, 2,000 sentences": Source("pos/ud-en-gum.train.conllu.gz",
+                                         "pos/ud-en-gum.dev.conllu.gz",
+                                         "pos/ud-en-gum.test.conllu.gz", 2000, None, "xpos"),
+    "OCR letters": Source(LETTERS, LETTERS, LETTERS),
 }  # fmt: skip
 
 
-def read(name: str) -> Data:
+def read(name: str, column: str) -> Data:
     """Return the sentences and labels of a file."""
     path = require(name)
-    return conllu.read(path) if ".conllu" in name else conll.read(path)
+    return conllu.read(path, column=column) if ".conllu" in name else conll.read(path)
+
+
+def read_letters() -> tuple[Data, Data, Data]:
+    """Return words of folds 2 to 9, 1 and 0 as arrays of pixels, (letters, 128), and letters."""
+    file = np.load(require(LETTERS))
+    cuts, fold = file["word_offsets"][1:-1], file["fold"]
+    words = np.split(np.unpackbits(file["pixels"], axis=1).astype(np.float64), cuts)
+    letters = [[chr(ord("a") + n) for n in word] for word in np.split(file["labels"], cuts)]
+
+    def take(is_chosen: Any) -> Data:
+        chosen = np.flatnonzero(is_chosen).tolist()
+        return [words[i] for i in chosen], [letters[i] for i in chosen]
+
+    return take(fold >= 2), take(fold == 1), take(fold == 0)
 
 
 def thin(data: Data, count: int | None) -> Data:
@@ -76,9 +98,14 @@ def thin(data: Data, count: int | None) -> Data:
 def split(source: Source, quick: bool) -> tuple[Data, Data, Data]:
     """Return the training, development and test data."""
     count = min(QUICK, source.count or QUICK) if quick else source.count
-    train, test = read(source.train), thin(read(source.test), QUICK if quick else source.tested)
+    if source.train == LETTERS:
+        train, dev, test = read_letters()
+        return thin(train, count), thin(dev, QUICK if quick else None), test
+    test = thin(read(source.test, source.column), QUICK if quick else source.tested)
+    train = read(source.train, source.column)
     if source.dev is not None:
-        return thin(train, count), thin(read(source.dev), QUICK if quick else None), test
+        dev = read(source.dev, source.column)
+        return thin(train, count), thin(dev, QUICK if quick else None), test
     X, y = train
     dev = X[9::10], y[9::10]
     rest = [x for i, x in enumerate(X) if i % 10 != 9], [y for i, y in enumerate(y) if i % 10 != 9]

@@ -65,6 +65,7 @@ class Problem:
         def evaluate(w: Vector, gradient: Vector) -> float:
             loss = evaluate_core(matrix @ w, 0.0, core_gradient)
             gradient[:] = transposed @ core_gradient + l2 * w
-            return loss + 0.5 * l2 * float(w @ w)
+            # Not w @ w: BLAS would use threads of its own, and wait for them on a busy machine.
+            return loss + 0.5 * l2 * _core.dot(w, w, threads)
 
         return evaluate
