@@ -50,14 +50,10 @@ def quality(quick: bool) -> list[Table]:
             predicted = model.predict(test.X)
             report = span_scores(test.y, predicted)
             rates = (report.precision, report.recall, report.f1)
-            table.add(
-                task.name,
-                order,
-                model.l2,
-                *percent(f1, accuracy(test.y, predicted), *rates),
-                len(model.coef_),
-                len(model.label_states_),
-            )
+            values = percent(f1, accuracy(test.y, predicted), *rates)
+            sizes = (len(model.coef_), len(model.label_states_))
+            table.add(task.name, order, model.l2, *values, *sizes)
+            print(*values, flush=True)
     return [table]
 
 

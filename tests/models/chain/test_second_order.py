@@ -24,6 +24,7 @@ from labellings import (
     score,
     state_part,
 )
+from sklearn.exceptions import NotFittedError
 
 import trellis
 from trellis.data import tags
@@ -532,6 +533,14 @@ def test_templates_of_transitions_are_refused() -> None:
     spec = named(["w[0]"], edges=["w[0]"])
     with pytest.raises(InputError, match="cannot be combined with features of transitions"):
         trellis.CRF(spec, order=2).fit([["a", "b"]], [["A", "B"]])
+
+
+def test_unfitted() -> None:
+    for decode in ("viterbi", "marginal", "mbr"):
+        with pytest.raises(NotFittedError):
+            trellis.CRF(order=2).predict([["a"]], decode=decode)
+    with pytest.raises(NotFittedError):
+        _ = trellis.CRF(order=2).label_states_
 
 
 def test_an_memm_has_order_1() -> None:

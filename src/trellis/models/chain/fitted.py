@@ -92,6 +92,7 @@ class FittedChain(Inspection, Decoding, Parameters):
 
     @property
     def _label_states(self) -> LabelStates | None:
+        check_fitted(self, "layout_")
         return self.layout_.label_states
 
     @property
