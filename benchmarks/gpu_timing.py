@@ -40,7 +40,8 @@ def graph(step: Step) -> Step:
     with torch.cuda.graph(captured):
         result = step()
 
-    def replay() -> Any:
+    def replay(_: Step = step) -> Any:
+        # The step is kept alive: the graph reads the memory of its inputs and parameters.
         captured.replay()
         return result
 
