@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import trellis
+from trellis.app import terminal
+from trellis.app.cli import compare, evaluate
 from trellis.app.cli.main import run_command
 from trellis.app.input_format import choose_format
-from trellis.data import files
+from trellis.data import files, tags
 from trellis.data.corpus import Columns
 from trellis.embeddings.phrases import Phrases
 from trellis.errors import InputError
@@ -69,10 +72,13 @@ def test_n_grams_of_a_dictionary_are_saved(tmp_path: Path) -> None:
     }
     model = trellis.FastText(4, ngrams="dictionary", bucket=20, random_state=0, **options)
     model.fit(SENTENCES)
+    ngrams = list(model.ngrams_)
+    # The counts change, and with them the order that the n-grams of a new model would have.
+    model.partial_fit([["xyz", "xyz", "abe"]] * 20)
     path = tmp_path / "m.trellis"
     model.save(path)
     loaded = trellis.FastText.load(path)
-    assert loaded.ngrams_ == model.ngrams_ != []
+    assert loaded.ngrams_ == model.ngrams_ == ngrams != []
     expected = model.vectors_.unseen("abq")
     assert expected.any()
     np.testing.assert_array_equal(loaded.vectors_.unseen("abq"), expected)
@@ -133,3 +139,45 @@ def test_shapes_of_padded_batches() -> None:
     most = data._MAX_PADDED_TOKENS // multiple
     assert shape(1, most, most) is not None
     assert shape(1, most + 1, most + 1) is None
+
+
+def test_marks_of_compared_and_evaluated_sentences() -> None:
+    example = {"tokens": ["a", "b"], "true": ["B-X", "O"], "a": ["B-X", "O"], "b": ["O", "B-Y"]}
+    assert compare._mark(example, "true", "BIO") == "[a](X) b"
+    assert compare._mark(example, "b", "BIO") == "a [b](Y)"
+    words = {"tokens": ["a", "b"], "true": ["N", "V"], "a": ["N", "V"], "b": ["N", "N"]}
+    assert compare._mark(words, "b", "plain") == "a [b](N)"  # only where the models differ
+    spans = [tags.Span("X", 0, 1), tags.Span("Y", 1, 2)]
+    line = evaluate._mark_spans(["a", "b"], spans, {spans[0]})
+    assert line.plain == "[a](X) [b](Y)"
+    styles = {line.plain[span.start : span.end]: str(span.style) for span in line.spans[:2]}
+    assert styles == {"[": "green", "](X)": "green"}
+    assert {str(span.style) for span in line.spans[2:]} == {"red"}
+
+
+def test_widths_of_lines_in_points() -> None:
+    pytest.importorskip("matplotlib")
+    from trellis.plots import png
+    from trellis.plots.shapes import Circle, Line, Rect
+
+    scale = 72.0 / png._UNITS_PER_INCH
+    shapes = (
+        Line(((0.0, 0.0), (1.0, 1.0)), stroke="ink", stroke_width=3.0),
+        Circle(0.0, 0.0, 2.0, stroke="ink", stroke_width=3.0),
+        Rect(0.0, 0.0, 2.0, 1.0, stroke="ink", stroke_width=3.0),
+    )
+    for shape in shapes:
+        assert png._make_artist(shape, ["sans-serif"]).get_linewidth() == pytest.approx(3.0 * scale)
+
+
+def test_progress_is_drawn_on_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    consoles: list[Any] = []
+
+    def make(**options: Any) -> Any:
+        consoles.append(options)
+        return Console(file=io.StringIO(), force_terminal=True)
+
+    monkeypatch.setattr(terminal, "make_console", make)
+    with terminal.show_progress("title") as update:
+        update(0.5, "half")
+    assert consoles == [{"stderr": True}]

@@ -128,7 +128,7 @@ CALLS: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
         lambda v: trellis.Word2Vec(2, min_count=1).fit(v), ["nosuch.txt", b"text", 3, [], [3]]
     ),
     "texts": (
-        lambda v: trellis.TextClassifier(2).fit(v, ["x", "y"]), [["a"], [3, 4], []]
+        lambda v: trellis.TextClassifier(2).fit(v, ["x", "y"]), [3, "ab", b"ab", ["a"], [3, 4], []]
     ),
     "counts of a tree": (
         lambda v: HuffmanTree(["a", "b"], v),

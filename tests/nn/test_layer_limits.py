@@ -130,3 +130,16 @@ def test_emissions_of_a_call_with_transitions() -> None:
         crf(torch.zeros(2, 3, 5), tags, transitions=torch.zeros(2, 2, 2, 2))
     with pytest.raises(InputError, match=r"transitions have shape \(2, 3, 2, 2\), not \(2, 2, 2"):
         crf(torch.zeros(2, 3, 2), tags, transitions=torch.zeros(2, 3, 2, 2))
+
+
+@pytest.mark.parametrize("steps", [2, 3, 5, 6])
+def test_invalid_tags_under_a_mask(steps: int) -> None:
+    crf = nn.CRF(2, batch_first=True)
+    mask = torch.ones(2, steps, dtype=torch.bool)
+    mask[1, -1] = False
+    tags = torch.zeros(2, steps, dtype=torch.int64)
+    tags[1, -1] = 7  # it is masked
+    assert torch.isfinite(crf(torch.zeros(2, steps, 2), tags, mask=mask))
+    tags[1, -2] = 2
+    with pytest.raises(InputError, match="tag"):
+        crf(torch.zeros(2, steps, 2), tags, mask=mask)

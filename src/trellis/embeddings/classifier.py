@@ -195,6 +195,8 @@ class TextClassifier(EmbeddingModel):
     def _yield_labelled_words(self, texts: Iterable[Text], y: Any) -> Iterator[list[str]]:
         """Yield a list for each text: its labels with their prefix, then its words."""
         label_lists = _validate_labels(y)
+        if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+            raise InputError(f"texts must be a list of texts, not {type(texts).__name__}")
         texts = list(texts)
         if len(texts) != len(label_lists):
             raise InputError(
