@@ -135,12 +135,16 @@ class PageServer(uvicorn.Server):
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that is bound to an address; port 0 means any free port."""
+    """Return a socket that listens at an address; port 0 means any free port.
+
+    It listens before the URL is printed, so that a browser that is faster than the server waits.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(MAX_CONNECTIONS)
     except OSError as error:
         listener.close()
         raise InputError(f"{host}, port {port}: {error.strerror}: choose another --port") from None
