@@ -5,7 +5,7 @@
 
 import { makeSvg, paintCanvas, paintGroup, readColours } from "./paint.js";
 
-const MAX_SVG_EDGES = 5000, MAX_SVG_NODES = 2500; // with more elements, a change takes longer than a frame
+const MAX_SVG_EDGES = 5000, MAX_SVG_NODES = 400; // with more elements, a change takes longer than a frame
 const MAX_UPRIGHT = 14; // tokens; if there are more, they are slanted and closer to each other
 const NODE_REACH = 6, EDGE_REACH = 7; // pixels around a node or edge that still point at it
 

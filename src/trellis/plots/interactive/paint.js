@@ -32,6 +32,9 @@ export function readColours(element) {
   return Object.fromEntries(["paper", "ink", "soft", "line", "blue", "red", "green", "purple"].map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
 }
 
+// Changes that nobody can see must not touch an element: each costs a new style.
+const round = (value, steps) => Math.round(value * steps) / steps;
+
 /** Attributes of an SVG element for a shape. Colours are CSS variables of the page. */
 function svgAttributes(shape) {
   const paint = PAINTS[shape.kind], colour = (name) => (name ? `var(--${name})` : "none");
@@ -43,13 +46,14 @@ function svgAttributes(shape) {
     return attributes;
   }
   if (paint.stroke) {
-    Object.assign(attributes, { stroke: colour(paint.stroke), "stroke-width": (shape.width ?? paint.width ?? 1).toFixed(2) });
-    attributes["stroke-opacity"] = (shape.opacity ?? paint.opacity ?? 1).toFixed(3);
+    Object.assign(attributes, { stroke: colour(paint.stroke), "stroke-width": round(shape.width ?? paint.width ?? 1, 10) });
+    const opacity = round(shape.opacity ?? paint.opacity ?? 1, 50);
+    if (opacity < 1) attributes["stroke-opacity"] = opacity;
     if (paint.dash) attributes["stroke-dasharray"] = paint.dash.join(" ");
   }
-  if (shape.fillOpacity !== undefined) attributes["fill-opacity"] = shape.fillOpacity.toFixed(3);
+  if (shape.fillOpacity !== undefined) attributes["fill-opacity"] = round(shape.fillOpacity, 50);
   if (shape.tag === "rect") return { ...attributes, x: shape.x, y: shape.y, width: shape.size, height: shape.size, rx: 5 };
-  for (const name of ["x1", "y1", "x2", "y2", "cx", "cy", "r"]) if (name in shape) attributes[name] = shape[name].toFixed(2);
+  for (const name of ["x1", "y1", "x2", "y2", "cx", "cy", "r"]) if (name in shape) attributes[name] = round(shape[name], 10);
   return attributes;
 }
 
