@@ -44,16 +44,19 @@ export function embedTrellis(host, payload) {
     }));
   }
 
-  trellis.show(payload);
+  const index = (label) => payload.labels.indexOf(label);
+  trellis.show(payload, { pins: Object.fromEntries(Object.entries(payload.pins ?? {}).map(([t, label]) => [t, index(label)])) });
   host.trellis = trellis; // for scripts of the page
   return trellis;
 }
 
-/** Draw every element of the page that names a payload and is still empty. */
+/** Draw every element of the page that names a payload, in place of the picture in it. */
 export function embedAll(root) {
   for (const host of root.querySelectorAll(".trellis-lattice[data-source]")) {
     const source = document.getElementById(host.dataset.source);
-    if (source && host.childElementCount === 0) embedTrellis(host, JSON.parse(source.textContent));
+    if (!source || host.trellis) continue;
+    host.replaceChildren();
+    embedTrellis(host, JSON.parse(source.textContent));
   }
 }
 
