@@ -6,7 +6,7 @@
 
 /** Return the numbers of {"shape": [...], "float64": base64}, little endian. */
 export function decodeArray(encoded) {
-  const bytes = Uint8Array.from(atob(encoded.float64), (character) => character.charCodeAt(0));
+  const bytes = Uint8Array.from(atob(encoded.float64), character => character.charCodeAt(0));
   return new Float64Array(bytes.buffer);
 }
 
@@ -14,8 +14,14 @@ export function decodeArray(encoded) {
 export function makeChain(payload) {
   const [T, L] = payload.unary.shape;
   const unary = decodeArray(payload.unary);
-  for (const [name, t] of [["start", 0], ["end", T - 1]]) {
-    if (payload[name] && T > 0) decodeArray(payload[name]).forEach((score, y) => { unary[t * L + y] += score; });
+  for (const [name, t] of [
+    ["start", 0],
+    ["end", T - 1]
+  ]) {
+    if (payload[name] && T > 0)
+      decodeArray(payload[name]).forEach((score, y) => {
+        unary[t * L + y] += score;
+      });
   }
   return { T, L, unary, transition: decodeArray(payload.transition), perStep: payload.transition.shape.length === 3 };
 }
@@ -40,15 +46,20 @@ export function pathScore(chain, path, allowed = null) {
  */
 function forward(chain, allowed) {
   const { T, L, transition } = chain;
-  const alpha = new Float64Array(T * L), before = new Float64Array(Math.max(T - 1, 0) * L * L);
+  const alpha = new Float64Array(T * L),
+    before = new Float64Array(Math.max(T - 1, 0) * L * L);
   let tail = new Float64Array(L);
   const logs = new Float64Array(L);
   for (let b = 0; b < L && T > 0; b++) alpha[b] = scoreAt(chain, allowed, b);
   for (let t = 1; t < T; t++) {
-    const matrix = matrixAt(chain, t), last = (t - 1) * L, block = last * L, nextTail = new Float64Array(L);
+    const matrix = matrixAt(chain, t),
+      last = (t - 1) * L,
+      block = last * L,
+      nextTail = new Float64Array(L);
     for (let b = 0; b < L; b++) {
       const u = scoreAt(chain, allowed, t * L + b);
-      let max = -Infinity, sum = 0;
+      let max = -Infinity,
+        sum = 0;
       alpha[t * L + b] = -Infinity;
       if (u === -Infinity) continue;
       for (let a = 0; a < L; a++) {
@@ -75,7 +86,8 @@ function forward(chain, allowed) {
 
 /** log Σ_a exp(values[first + a]) over n numbers; -Infinity for no path. */
 function logSumExp(values, first, n) {
-  let max = -Infinity, sum = 0;
+  let max = -Infinity,
+    sum = 0;
   for (let i = first; i < first + n; i++) max = Math.max(max, values[i]);
   if (max === -Infinity) return max;
   for (let i = first; i < first + n; i++) sum += Math.exp(values[i] - max);
@@ -94,16 +106,19 @@ export function logPartition(chain, allowed = null) {
 export function marginals(chain, allowed = null) {
   const { T, L } = chain;
   const { alpha, before, tail } = forward(chain, allowed);
-  const unary = new Float64Array(T * L), last = (T - 1) * L;
+  const unary = new Float64Array(T * L),
+    last = (T - 1) * L;
   const logZ = T ? logSumExp(alpha, last, L) : 0;
   if (T === 0 || logZ === -Infinity) return { logZ, unary, pairwise: before.fill(0), entropy: 0 };
-  let sum = 0, entropyTotal = 0;
+  let sum = 0,
+    entropyTotal = 0;
   for (let b = 0; b < L; b++) sum += unary[last + b] = Math.exp(alpha[last + b] - logZ);
   for (let b = 0; b < L; b++) {
     const p = (unary[last + b] /= sum);
     if (p > 0) entropyTotal += p * (tail[b] - Math.log(p));
   }
-  for (let t = T - 1; t > 0; t--) { // p(y_{t-1} = a) = Σ_b p(y_{t-1} = a | y_t = b) p(y_t = b)
+  for (let t = T - 1; t > 0; t--) {
+    // p(y_{t-1} = a) = Σ_b p(y_{t-1} = a | y_t = b) p(y_t = b)
     for (let a = 0, n = (t - 1) * L * L; a < L; a++) {
       let p = 0;
       for (let b = 0; b < L; b++, n++) p += before[n] *= unary[t * L + b];
@@ -145,13 +160,16 @@ export function kbest(chain, k, allowed = null) {
   };
   for (let t = 0; t < T; t++) {
     const matrix = matrixAt(chain, t);
-    tables.push(Array.from({ length: L }, (_, b) => {
-      const best = [], u = scoreAt(chain, allowed, t * L + b);
-      if (u === -Infinity) return best;
-      if (t === 0) return [{ score: u, from: -1, rank: 0 }];
-      for (let a = 0; a < L; a++) extend(best, tables[t - 1][a], a, transition[matrix + a * L + b] + u);
-      return best;
-    }));
+    tables.push(
+      Array.from({ length: L }, (_, b) => {
+        const best = [],
+          u = scoreAt(chain, allowed, t * L + b);
+        if (u === -Infinity) return best;
+        if (t === 0) return [{ score: u, from: -1, rank: 0 }];
+        for (let a = 0; a < L; a++) extend(best, tables[t - 1][a], a, transition[matrix + a * L + b] + u);
+        return best;
+      })
+    );
   }
   const ends = [];
   if (T > 0) tables[T - 1].forEach((beginnings, b) => extend(ends, beginnings, b, 0));
@@ -170,7 +188,9 @@ export function kbest(chain, k, allowed = null) {
  * A pin wins over what is forbidden at its position.
  */
 export function makeAllowed(T, L, pins, forbidden) {
-  const positions = Object.keys(pins).map(Number).filter((t) => t < T);
+  const positions = Object.keys(pins)
+    .map(Number)
+    .filter(t => t < T);
   if (positions.length === 0 && forbidden.length === 0) return null;
   const allowed = new Uint8Array(T * L).fill(1);
   for (const [t, y] of forbidden) if (t < T) allowed[t * L + y] = 0;

@@ -6,15 +6,17 @@ import { Trellis } from "./trellis.js";
 
 /** Draw one payload: the words with their labels, buttons for the selected node, and the lattice. */
 export function embedTrellis(host, payload) {
-  const add = (parent, tag, className, text = "") => Object.assign(parent.appendChild(document.createElement(tag)), { className, textContent: text });
+  const add = (parent, tag, className, text = "") =>
+    Object.assign(parent.appendChild(document.createElement(tag)), { className, textContent: text });
   const words = add(host, "div", "lattice-words");
-  const bar = add(host, "div", "lattice-bar"), status = add(bar, "span", "");
+  const bar = add(host, "div", "lattice-bar"),
+    status = add(bar, "span", "");
   status.setAttribute("role", "status");
   const trellis = new Trellis(add(host, "div", "lattice-host"), { select: update, change: update });
   const buttons = [
     ["Pin", () => trellis.pin(trellis.selected.t, trellis.selected.y)],
     ["Forbid", () => trellis.forbid(trellis.selected.t, trellis.selected.y)],
-    ["Clear", () => trellis.clear()],
+    ["Clear", () => trellis.clear()]
   ].map(([name, action]) => {
     const button = add(bar, "button", "", name);
     button.type = "button";
@@ -31,21 +33,28 @@ export function embedTrellis(host, payload) {
       buttons[1].textContent = `${trellis.isForbidden(node.t, node.y) ? "Allow" : "Forbid"} ${payload.labels[node.y]}`;
     }
     const [first, second] = trellis.paths;
-    const parts = first ? [`best labelling ${formatPercent(trellis.probability(first.path))}`] : ["no labelling is allowed by these pins"];
+    const parts = first
+      ? [`best labelling ${formatPercent(trellis.probability(first.path))}`]
+      : ["no labelling is allowed by these pins"];
     if (second) parts.push(`second best ${formatPercent(trellis.probability(second.path))}`);
     if (first && trellis.allowed) parts.push(`pins have probability ${formatPercent(trellis.pinnedProbability())}`);
     if (!node && first) parts.push("click a node to pin or forbid it");
     status.textContent = parts.join(" · ");
-    words.replaceChildren(...payload.tokens.map((token, t) => {
-      const label = first ? payload.labels[first.path[t]] : "?", word = document.createElement("span");
-      word.classList.toggle("marked", label !== "O");
-      word.append(token, Object.assign(document.createElement("small"), { textContent: label }));
-      return word;
-    }));
+    words.replaceChildren(
+      ...payload.tokens.map((token, t) => {
+        const label = first ? payload.labels[first.path[t]] : "?",
+          word = document.createElement("span");
+        word.classList.toggle("marked", label !== "O");
+        word.append(token, Object.assign(document.createElement("small"), { textContent: label }));
+        return word;
+      })
+    );
   }
 
-  const index = (label) => payload.labels.indexOf(label);
-  trellis.show(payload, { pins: Object.fromEntries(Object.entries(payload.pins ?? {}).map(([t, label]) => [t, index(label)])) });
+  const index = label => payload.labels.indexOf(label);
+  trellis.show(payload, {
+    pins: Object.fromEntries(Object.entries(payload.pins ?? {}).map(([t, label]) => [t, index(label)]))
+  });
   host.trellis = trellis; // for scripts of the page
   return trellis;
 }

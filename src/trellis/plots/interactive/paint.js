@@ -19,7 +19,7 @@ const PAINTS = {
   token: { fill: "ink", size: 13 },
   label: { fill: "ink", size: 12 },
   light: { fill: "paper", size: 10, weight: 600 },
-  dark: { fill: "ink", size: 10 },
+  dark: { fill: "ink", size: 10 }
 };
 
 export function makeSvg(tag) {
@@ -29,7 +29,12 @@ export function makeSvg(tag) {
 /** The colours of the theme at an element, by name. */
 export function readColours(element) {
   const style = getComputedStyle(element);
-  return Object.fromEntries(["paper", "ink", "soft", "line", "blue", "red", "green", "purple"].map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+  return Object.fromEntries(
+    ["paper", "ink", "soft", "line", "blue", "red", "green", "purple"].map(name => [
+      name,
+      style.getPropertyValue(`--${name}`).trim()
+    ])
+  );
 }
 
 // Changes that nobody can see must not touch an element: each costs a new style.
@@ -37,23 +42,34 @@ const round = (value, steps) => Math.round(value * steps) / steps;
 
 /** Attributes of an SVG element for a shape. Colours are CSS variables of the page. */
 function svgAttributes(shape) {
-  const paint = PAINTS[shape.kind], colour = (name) => (name ? `var(--${name})` : "none");
+  const paint = PAINTS[shape.kind],
+    colour = name => (name ? `var(--${name})` : "none");
   const attributes = { class: `t-${shape.kind}`, fill: colour(paint.fill) };
   if (shape.tag === "text") {
-    Object.assign(attributes, { x: shape.x, y: shape.y, "font-size": paint.size, "text-anchor": shape.anchor ?? "start" });
+    Object.assign(attributes, {
+      x: shape.x,
+      y: shape.y,
+      "font-size": paint.size,
+      "text-anchor": shape.anchor ?? "start"
+    });
     if (paint.weight) attributes["font-weight"] = paint.weight;
     if (shape.angle) attributes.transform = `rotate(${shape.angle} ${shape.x} ${shape.y})`;
     return attributes;
   }
   if (paint.stroke) {
-    Object.assign(attributes, { stroke: colour(paint.stroke), "stroke-width": round(shape.width ?? paint.width ?? 1, 10) });
+    Object.assign(attributes, {
+      stroke: colour(paint.stroke),
+      "stroke-width": round(shape.width ?? paint.width ?? 1, 10)
+    });
     const opacity = round(shape.opacity ?? paint.opacity ?? 1, 50);
     if (opacity < 1) attributes["stroke-opacity"] = opacity;
     if (paint.dash) attributes["stroke-dasharray"] = paint.dash.join(" ");
   }
   if (shape.fillOpacity !== undefined) attributes["fill-opacity"] = round(shape.fillOpacity, 50);
-  if (shape.tag === "rect") return { ...attributes, x: shape.x, y: shape.y, width: shape.size, height: shape.size, rx: 5 };
-  for (const name of ["x1", "y1", "x2", "y2", "cx", "cy", "r"]) if (name in shape) attributes[name] = round(shape[name], 10);
+  if (shape.tag === "rect")
+    return { ...attributes, x: shape.x, y: shape.y, width: shape.size, height: shape.size, rx: 5 };
+  for (const name of ["x1", "y1", "x2", "y2", "cx", "cy", "r"])
+    if (name in shape) attributes[name] = round(shape[name], 10);
   return attributes;
 }
 
@@ -102,7 +118,10 @@ export function paintCanvas(context, shapes, colours) {
       context.restore();
       continue;
     }
-    if (shape.tag === "line") { path.moveTo(shape.x1, shape.y1); path.lineTo(shape.x2, shape.y2); }
+    if (shape.tag === "line") {
+      path.moveTo(shape.x1, shape.y1);
+      path.lineTo(shape.x2, shape.y2);
+    }
     if (shape.tag === "circle") path.arc(shape.cx, shape.cy, shape.r, 0, 2 * Math.PI);
     if (shape.tag === "rect") path.rect(shape.x, shape.y, shape.size, shape.size);
     if (paint.fill) {

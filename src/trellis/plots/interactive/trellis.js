@@ -13,10 +13,10 @@ export class Trellis {
     this.forbidden = [];
     host.classList.add("trellis-lattice");
     this.lattice = createLattice(host, {
-      select: (target) => this.select(target),
+      select: target => this.select(target),
       pin: (t, y) => this.pin(t, y),
       forbid: (t, y) => this.forbid(t, y),
-      clear: (t) => this.clear(t),
+      clear: t => this.clear(t)
     });
   }
 
@@ -24,9 +24,14 @@ export class Trellis {
   show(payload, keep = {}) {
     this.payload = payload;
     this.chain = makeChain(payload);
-    const { T, L } = this.chain, indices = new Map(payload.labels.map((label, y) => [label, y]));
-    this.gold = payload.gold ? payload.gold.map((label) => indices.get(label) ?? null) : null;
-    this.pins = Object.fromEntries(Object.entries(keep.pins ?? {}).filter(([t, y]) => t < T && y < L).map(([t, y]) => [t, y]));
+    const { T, L } = this.chain,
+      indices = new Map(payload.labels.map((label, y) => [label, y]));
+    this.gold = payload.gold ? payload.gold.map(label => indices.get(label) ?? null) : null;
+    this.pins = Object.fromEntries(
+      Object.entries(keep.pins ?? {})
+        .filter(([t, y]) => t < T && y < L)
+        .map(([t, y]) => [t, y])
+    );
     this.forbidden = (keep.forbidden ?? []).filter(([t, y]) => t < T && y < L);
     this.selected = keep.selected && keep.selected.t < T ? keep.selected : null;
     this.free = null; // log Z without pins, computed when it is needed
@@ -41,7 +46,7 @@ export class Trellis {
     Object.assign(this, { logZ, p: unary, pairs: pairwise, entropy });
     this.paths = kbest(chain, this.count, this.allowed);
     this.best = this.paths[0]?.path ?? null;
-    this.free = this.allowed ? this.free ?? marginals(chain).logZ : logZ;
+    this.free = this.allowed ? (this.free ?? marginals(chain).logZ) : logZ;
     this.draw();
     this.handlers.change?.();
   }
@@ -49,16 +54,31 @@ export class Trellis {
   draw() {
     const { payload, p, pairs, best, gold, pins, forbidden, minimum, selected } = this;
     this.lattice.update({
-      tokens: payload.tokens, labels: payload.labels, spans: payload.spans, p, pairs, best, gold, pins, forbidden, minimum, selected,
-      second: this.shownPath ?? this.paths[1]?.path ?? null, tip: (t) => this.describeColumns(t),
-      extra: selected?.y !== undefined ? [selected.y] : [],
+      tokens: payload.tokens,
+      labels: payload.labels,
+      spans: payload.spans,
+      p,
+      pairs,
+      best,
+      gold,
+      pins,
+      forbidden,
+      minimum,
+      selected,
+      second: this.shownPath ?? this.paths[1]?.path ?? null,
+      tip: t => this.describeColumns(t),
+      extra: selected?.y !== undefined ? [selected.y] : []
     });
   }
 
   /** Further columns of a token, such as its part of speech: "POS = NN". */
   describeColumns(t) {
     const { columns } = this.payload;
-    return columns ? Object.entries(columns).map(([name, values]) => `${name} = ${values[t]}`).join(", ") : "";
+    return columns
+      ? Object.entries(columns)
+          .map(([name, values]) => `${name} = ${values[t]}`)
+          .join(", ")
+      : "";
   }
 
   /** Probability of a path among those that the pins allow. */

@@ -13,26 +13,54 @@ import { VectorsView } from "./vectors.js";
 
 // Name in the URL, class, and the kind of model without which the view is not offered.
 const VIEWS = [
-  ["sentence", SentenceView, "chain"], ["compare", CompareView, "chain"], ["errors", BrowseView, "chain"], ["slices", SlicesView, "chain"],
-  ["correct", CorrectView, "chain"], ["ctc", CtcView, "ctc"], ["vectors", VectorsView, "vectors"],
+  ["sentence", SentenceView, "chain"],
+  ["compare", CompareView, "chain"],
+  ["errors", BrowseView, "chain"],
+  ["slices", SlicesView, "chain"],
+  ["correct", CorrectView, "chain"],
+  ["ctc", CtcView, "ctc"],
+  ["vectors", VectorsView, "vectors"]
 ];
 
 class App {
   constructor(session) {
     this.session = session;
-    this.views = new Map(VIEWS.filter(([, , kind]) => session.modelsOf(kind).length).map(([name, View]) => [name, new View(this)]));
+    this.views = new Map(
+      VIEWS.filter(([, , kind]) => session.modelsOf(kind).length).map(([name, View]) => [name, new View(this)])
+    );
     this.main = document.getElementById("main");
     this.buildHeader();
-    addEventListener("hashchange", () => { session.readHash(); this.show(); });
+    addEventListener("hashchange", () => {
+      session.readHash();
+      this.show();
+    });
   }
 
   buildHeader() {
-    const { session } = this, names = session.models.map((model) => model.name).join(", ");
-    document.getElementById("facts").textContent = `${names}${session.data ? ` · ${session.data.name}` : ""}${session.offline ? " · saved page" : ""}`;
+    const { session } = this,
+      names = session.models.map(model => model.name).join(", ");
+    document.getElementById("facts").textContent =
+      `${names}${session.data ? ` · ${session.data.name}` : ""}${session.offline ? " · saved page" : ""}`;
     document.getElementById("tools").replaceChildren(
       session.offline ? "" : button("Save as one file", () => this.save(), { id: "save-page" }),
-      button("Tour", () => startTour(this), { id: "tour-button" }));
-    document.getElementById("views").replaceChildren(...[...this.views].map(([name, view]) => make("a", { href: "#", "data-view": name, click: (event) => { event.preventDefault(); this.go(name); } }, view.title)));
+      button("Tour", () => startTour(this), { id: "tour-button" })
+    );
+    document.getElementById("views").replaceChildren(
+      ...[...this.views].map(([name, view]) =>
+        make(
+          "a",
+          {
+            href: "#",
+            "data-view": name,
+            click: event => {
+              event.preventDefault();
+              this.go(name);
+            }
+          },
+          view.title
+        )
+      )
+    );
   }
 
   /** Open a view, with a new entry in the history of the browser. */

@@ -1,6 +1,9 @@
 // What the page knows: the models, requests to the server or answers in a saved file, and the state in the URL.
 
-const STATE_ELEMENT = "trellis-state", STATE_MARK = "<!--" + "state-->"; // in two parts: the mark must be in the page once
+const STATE_ELEMENT = "trellis-state",
+  STATE_MARK = "<!--" + "state-->"; // in two parts: the mark must be in the page once
+
+const PARAMETERS = { chain: "model", ctc: "emissions", vectors: "vectors" }; // of the chosen model in the URL
 
 /** The session of this page. A saved file has a script element with the answers that it needs. */
 export class Session {
@@ -13,7 +16,9 @@ export class Session {
   }
 
   /** True in a saved file: there is no server. */
-  get offline() { return this.saved !== null; }
+  get offline() {
+    return this.saved !== null;
+  }
 
   /** Return the answer of the server to a JSON body. In a saved file, the answer that was saved. */
   async post(path, body = {}) {
@@ -23,7 +28,9 @@ export class Session {
       throw new Error("This is a saved page. It has the sentences and results that were open when it was saved.");
     }
     const response = await fetch(path, {
-      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(body)
     });
     const answer = await response.json().catch(() => ({ error: `the server answered with status ${response.status}` }));
     if (!response.ok) throw new Error(answer.error ?? `status ${response.status}`);
@@ -40,7 +47,18 @@ export class Session {
   }
 
   modelsOf(kind) {
-    return this.models.filter((model) => model.kind === kind);
+    return this.models.filter(model => model.kind === kind);
+  }
+
+  /** Number of the model of a kind that is open. */
+  chosen(kind) {
+    const models = this.modelsOf(kind),
+      number = this.getNumber(PARAMETERS[kind], models[0].number);
+    return models.some(model => model.number === number) ? number : models[0].number;
+  }
+
+  choose(kind, number) {
+    this.set({ [PARAMETERS[kind]]: number });
   }
 
   // --- the state in the URL ---
@@ -100,5 +118,9 @@ export class Session {
 
 /** Return the tokens of a text with one token per line and columns separated by blanks. */
 export function parseColumns(text) {
-  return text.split("\n").map((line) => line.trim()).filter(Boolean).map((line) => line.split(/\s+/));
+  return text
+    .split("\n")
+    .map(line => line.trim())
+    .filter(Boolean)
+    .map(line => line.split(/\s+/));
 }

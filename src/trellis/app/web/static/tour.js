@@ -4,9 +4,21 @@ import { button, make } from "./dom.js";
 
 const STORAGE_KEY = "trellis-tour";
 const STEPS = [
-  ["#text", "Type", "The labels below the text change as you type. Every sentence you open stays in the address of the page: a bookmark brings it back."],
-  ["#lattice", "Touch the trellis", "Every labelling is a path. An edge is as wide as it is probable. Click a node or an edge to see the features behind it; press P to pin a label or X to forbid one, and the rest decodes again."],
-  ["#views", "Go on", "Compare two models, browse the errors of a labelled file, measure slices, correct labels by keyboard and train again."],
+  [
+    "#text",
+    "Type",
+    "The labels below the text change as you type. Every sentence you open stays in the address of the page: a bookmark brings it back."
+  ],
+  [
+    "#lattice",
+    "Touch the trellis",
+    "Every labelling is a path. An edge is as wide as it is probable. Click a node or an edge to see the features behind it; press P to pin a label or X to forbid one, and the rest decodes again."
+  ],
+  [
+    "#views",
+    "Go on",
+    "Compare two models, browse the errors of a labelled file, measure slices, correct labels by keyboard and train again."
+  ]
 ];
 
 export function offerTour(app) {
@@ -22,23 +34,40 @@ export function offerTour(app) {
 export async function startTour(app) {
   if (app.name !== "sentence" && app.views.has("sentence")) await app.go("sentence");
   document.querySelector("dialog.tour")?.remove();
-  const heading = make("h2", {}), body = make("p", {}), counter = make("span", { class: "soft" });
+  const heading = make("h2", {}),
+    body = make("p", {}),
+    counter = make("span", { class: "soft" });
   const next = button("Next", () => show(step + 1), { class: "first", id: "tour-next" });
-  const dialog = make("dialog", { class: "tour", "aria-label": "Tour", close: () => finish() },
-    heading, body, make("div", { class: "tools" }, counter, button("Skip", () => dialog.close(), { id: "tour-skip" }), next));
+  const dialog = make(
+    "dialog",
+    { class: "tour", "aria-label": "Tour", close: () => finish() },
+    heading,
+    body,
+    make(
+      "div",
+      { class: "tools" },
+      counter,
+      button("Skip", () => dialog.close(), { id: "tour-skip" }),
+      next
+    )
+  );
   let step = 0;
 
   function finish() {
-    document.querySelectorAll(".toured").forEach((element) => element.classList.remove("toured"));
+    document.querySelectorAll(".toured").forEach(element => element.classList.remove("toured"));
     dialog.remove();
-    try { localStorage.setItem(STORAGE_KEY, "seen"); } catch { /* without storage, nothing is remembered */ }
+    try {
+      localStorage.setItem(STORAGE_KEY, "seen");
+    } catch {
+      /* without storage, nothing is remembered */
+    }
   }
 
   function show(n) {
     if (n >= STEPS.length) return dialog.close();
     step = n;
     const [selector, title, text] = STEPS[n];
-    document.querySelectorAll(".toured").forEach((element) => element.classList.remove("toured"));
+    document.querySelectorAll(".toured").forEach(element => element.classList.remove("toured"));
     const target = document.querySelector(selector);
     target?.classList.add("toured");
     target?.scrollIntoView({ block: "nearest" });
@@ -53,5 +82,5 @@ export async function startTour(app) {
   dialog.show();
   show(0);
   next.focus();
-  dialog.addEventListener("keydown", (event) => event.key === "Escape" && dialog.close());
+  dialog.addEventListener("keydown", event => event.key === "Escape" && dialog.close());
 }
