@@ -295,11 +295,7 @@ class FeatureContributions:
         """Return the contributions at position t, largest difference first."""
         contributions = self.features_at(t, labels)
         before = self.chosen[t - 1] if t > 0 else None
-        contributions += self._explain_joint("", t, [(before, y) for y in labels])
-        if before is not None:
-            contributions += self._explain_transition(
-                "into", before, t, [(before, y) for y in labels]
-            )
+        contributions += self.into(t, before, labels)
         if t + 1 < len(self.chosen):
             after = self.chosen[t + 1]
             contributions += self._explain_transition(
@@ -307,6 +303,17 @@ class FeatureContributions:
             )
             contributions += self._explain_joint("out of:", t + 1, [(y, after) for y in labels])
         return sorted(contributions, key=lambda c: -abs(c.difference))
+
+    def into(self, t: int, before: int | None, labels: tuple[int, int]) -> list[Contribution]:
+        """Return the contributions of the transitions from a label into two labels at position t.
+
+        ``before`` is None at the first position, which only joint features score.
+        """
+        contributions = self._explain_joint("", t, [(before, y) for y in labels])
+        if before is not None:
+            pairs = [(before, y) for y in labels]
+            contributions += self._explain_transition("into", before, t, pairs)
+        return contributions
 
     def features_at(self, t: int, labels: tuple[int, int]) -> list[Contribution]:
         """Return the contributions of the features of position t, without the transitions."""
