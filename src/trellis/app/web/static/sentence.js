@@ -20,7 +20,7 @@ export class SentenceView {
     this.app = app;
     this.session = app.session;
     this.title = "Sentence";
-    this.pending = null; // the request that waits for the one under way
+    this.wanted = null; // how to mark the sentence that waits for the one under way
     this.build();
   }
 
@@ -128,20 +128,18 @@ export class SentenceView {
 
   /** Ask for the scores of the sentence, one request at a time: of fast typing, the last one counts. */
   async load(touched = () => ({})) {
-    if (this.loading) {
-      this.pending = touched;
-      return this.loading;
+    this.wanted = touched;
+    this.running ??= this.loadWanted();
+    await this.running;
+  }
+
+  async loadWanted() {
+    while (this.wanted) {
+      const touched = this.wanted;
+      this.wanted = null;
+      await this.loadNow(touched);
     }
-    this.loading = this.loadNow(touched).finally(() => {
-      this.loading = null;
-    });
-    await this.loading;
-    if (this.pending) {
-      const next = this.pending;
-      this.pending = null;
-      await this.load(next);
-    }
-    return undefined;
+    this.running = null;
   }
 
   async loadNow(touched) {

@@ -1,8 +1,7 @@
 // What the page knows: the models, requests to the server or answers in a saved file, and the state in the URL.
 
-const STATE_ELEMENT = "trellis-state",
-  STATE_MARK = "<!--" + "state-->"; // in two parts: the mark must be in the page once
-
+const STATE_ELEMENT = "trellis-state";
+const STATE_MARK = "\x3c!--state--\x3e"; // of the server; written so that this module does not contain it
 const PARAMETERS = { chain: "model", ctc: "emissions", vectors: "vectors" }; // of the chosen model in the URL
 
 /** The session of this page. A saved file has a script element with the answers that it needs. */
@@ -88,6 +87,7 @@ export class Session {
   }
 
   readHash() {
+    clearTimeout(this.timer);
     this.parameters = new URLSearchParams(location.hash.slice(1));
   }
 
