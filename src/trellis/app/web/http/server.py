@@ -13,7 +13,7 @@ from typing import Any
 
 import uvicorn
 
-from trellis.app.web.application import Application
+from trellis.app.web.http.application import Application
 from trellis.errors import InputError
 
 __all__ = ["MAX_CONNECTIONS", "MAX_HEAD", "PageServer", "bind"]
