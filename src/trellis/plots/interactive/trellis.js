@@ -34,7 +34,7 @@ export class Trellis {
     );
     this.forbidden = (keep.forbidden ?? []).filter(([t, y]) => t < T && y < L);
     this.selected = keep.selected && keep.selected.t < T ? keep.selected : null;
-    this.free = null; // log Z without pins, computed when it is needed
+    this.free = null; // the marginals without pins, computed when they are needed
     this.decode();
   }
 
@@ -42,11 +42,11 @@ export class Trellis {
   decode() {
     const { chain } = this;
     this.allowed = makeAllowed(chain.T, chain.L, this.pins, this.forbidden);
-    const { logZ, unary, pairwise, entropy } = marginals(chain, this.allowed);
-    Object.assign(this, { logZ, p: unary, pairs: pairwise, entropy });
+    const result = marginals(chain, this.allowed);
+    this.free = this.allowed ? (this.free ?? marginals(chain)) : result;
+    Object.assign(this, { logZ: result.logZ, p: result.unary, pairs: result.pairwise, entropy: result.entropy });
     this.paths = kbest(chain, this.count, this.allowed);
     this.best = this.paths[0]?.path ?? null;
-    this.free = this.allowed ? (this.free ?? marginals(chain).logZ) : logZ;
     this.draw();
     this.handlers.change?.();
   }
@@ -88,7 +88,14 @@ export class Trellis {
 
   /** Probability, without pins, that a labelling agrees with the pins. */
   pinnedProbability() {
-    return Math.exp(this.logZ - this.free);
+    return Math.exp(this.logZ - this.free.logZ);
+  }
+
+  /** The labels of a position by their probability without pins, so that pins do not change the order. */
+  rank(t) {
+    const { labels } = this.payload,
+      { unary } = this.free;
+    return [...labels.keys()].sort((a, b) => unary[t * labels.length + b] - unary[t * labels.length + a]);
   }
 
   select(target) {

@@ -14,7 +14,7 @@ const FORMATS = [
 ];
 const BATCH = 50,
   SHOWN_LABELS = 9,
-  POLL = 400;
+  TRAINING_POLL = 400;
 const UNKNOWN = "?"; // in files: trellis train --unknown "?"
 
 export class CorrectView {
@@ -155,12 +155,6 @@ export class CorrectView {
     );
   }
 
-  rank() {
-    const { trellis, cursor } = this,
-      L = this.labels.length;
-    return [...this.labels.keys()].sort((a, b) => trellis.p[cursor * L + b] - trellis.p[cursor * L + a]);
-  }
-
   update() {
     if (this.unknown === undefined || !this.trellis.payload) return;
     const { trellis, cursor } = this,
@@ -181,25 +175,26 @@ export class CorrectView {
       })
     );
     for (const element of this.words.querySelectorAll("button")) element.tabIndex = -1; // the arrows move inside
-    if (this.ranked?.cursor !== cursor || this.ranked.tokens !== tokens)
-      this.ranked = { cursor, tokens, order: this.rank() };
     const chosen = this.unknown.has(cursor) ? null : trellis.best?.[cursor],
       L = this.labels.length;
     this.menu.replaceChildren(
-      ...this.ranked.order.slice(0, SHOWN_LABELS).map((y, n) =>
-        make(
-          "li",
-          {
-            role: "option",
-            "aria-selected": String(y === chosen),
-            "data-label": this.labels[y],
-            click: () => this.choose(cursor, y)
-          },
-          make("kbd", {}, String(n + 1)),
-          `${this.labels[y]} `,
-          make("small", { class: "soft" }, formatPercent(trellis.p[cursor * L + y]))
-        )
-      ),
+      ...trellis
+        .rank(cursor)
+        .slice(0, SHOWN_LABELS)
+        .map((y, n) =>
+          make(
+            "li",
+            {
+              role: "option",
+              "aria-selected": String(y === chosen),
+              "data-label": this.labels[y],
+              click: () => this.choose(cursor, y)
+            },
+            make("kbd", {}, String(n + 1)),
+            `${this.labels[y]} `,
+            make("small", { class: "soft" }, formatPercent(trellis.p[cursor * L + y]))
+          )
+        ),
       make(
         "li",
         {
@@ -231,7 +226,7 @@ export class CorrectView {
     if (event.ctrlKey || event.metaKey || event.altKey || !this.trellis.payload) return;
     const { cursor, trellis } = this,
       last = trellis.payload.tokens.length - 1,
-      order = this.ranked.order,
+      order = trellis.rank(cursor),
       name = event.key.toLowerCase();
     const move = t => {
       this.cursor = Math.min(Math.max(t, 0), last);
@@ -314,7 +309,7 @@ export class CorrectView {
         count: BATCH
       });
       this.queue = answer.rows;
-      if (!answer.rows.length && answer.progress < 1) await new Promise(resolve => setTimeout(resolve, POLL));
+      if (!answer.rows.length && answer.progress < 1) await new Promise(resolve => setTimeout(resolve, TRAINING_POLL));
       else if (!answer.rows.length) return announce("All sentences were corrected or skipped.");
       if (!answer.rows.length) offset = -BATCH;
     }
@@ -420,7 +415,7 @@ export class CorrectView {
       let state = await this.session.post("/page/train", { model: this.model });
       while (state.state === "running") {
         this.showTraining(state);
-        await new Promise(resolve => setTimeout(resolve, POLL));
+        await new Promise(resolve => setTimeout(resolve, TRAINING_POLL));
         state = await this.session.post("/page/training");
       }
       this.showTraining(state);

@@ -4,7 +4,7 @@ import { bar, button, field, make, number, select, table } from "./dom.js";
 import { formatPercent } from "./lattice.js";
 
 const SHOWN_FEATURES = 12,
-  SHOWN_LABELS = 5;
+  SHOWN_RANKS = 5;
 
 /** The panel beside the lattice. `update(trellis, request)` fills it for the selected node or edge. */
 export class Details {
@@ -44,7 +44,7 @@ export class Details {
     const key = JSON.stringify([request, target.t, target.a, label]);
     if (key !== this.shownKey) this.runnerUp = null;
     this.shownKey = key;
-    const other = this.runnerUp ?? this.findRunnerUp(target.t, label);
+    const other = this.runnerUp ?? findRunnerUp(trellis, target.t, label);
     const name = y => payload.labels[y];
     this.features ??= make("div", { class: "features" });
     this.element.replaceChildren(
@@ -71,18 +71,6 @@ export class Details {
     const { p, pairs, payload } = this.trellis,
       L = payload.labels.length;
     return y === undefined ? pairs[((t - 1) * L + a) * L + b] : p[t * L + y];
-  }
-
-  /** The most probable other label at a position. */
-  findRunnerUp(t, label) {
-    const order = this.rank(t).filter(y => y !== label);
-    return order[0] ?? label;
-  }
-
-  rank(t) {
-    const { p, payload } = this.trellis,
-      L = payload.labels.length;
-    return [...payload.labels.keys()].sort((a, b) => p[t * L + b] - p[t * L + a]);
   }
 
   makeButtons({ t, y }) {
@@ -116,8 +104,8 @@ export class Details {
     const { trellis } = this,
       { labels } = trellis.payload,
       L = labels.length,
-      order = this.rank(t);
-    const rows = order.slice(0, SHOWN_LABELS).map(y =>
+      order = trellis.rank(t);
+    const rows = order.slice(0, SHOWN_RANKS).map(y =>
       make(
         "tr",
         {},
@@ -159,9 +147,14 @@ export class Details {
     } catch (error) {
       answer = { features: [], note: error.message };
     }
-    if (key !== this.shownKey + (this.runnerUp ?? this.findRunnerUp(t, label))) return; // another node since
+    if (key !== this.shownKey + (this.runnerUp ?? findRunnerUp(this.trellis, t, label))) return; // another node since
     this.features.replaceChildren(...makeFeatures(answer, labels[label], labels[other]));
   }
+}
+
+/** The most probable other label at a position. */
+export function findRunnerUp(trellis, t, label) {
+  return trellis.rank(t).find(y => y !== label) ?? label;
 }
 
 /** The body of /page/explain for a node, or for an edge from label `a`. */

@@ -1,6 +1,6 @@
 // The view of one sentence: type, read the labels and the trellis, pin, forbid, and compare the best paths.
 
-import { Details, makeExplainRequest } from "./details.js";
+import { Details, findRunnerUp, makeExplainRequest } from "./details.js";
 import { announce, button, field, labelledWords, make, modelField, panel, select, table } from "./dom.js";
 import { formatPercent } from "./lattice.js";
 import { Trellis } from "./trellis.js";
@@ -13,7 +13,8 @@ const MINIMA = [
   [0, "0: all"]
 ];
 const EXAMPLE = "any trains from Utrecht to Basel tomorrow evening?";
-const SAVED_POSITIONS = 40; // of which a saved page has the explanations
+const SAVED_LABELS = 3,
+  SAVED_POSITIONS = 40; // of which a saved page has the explanations
 
 export class SentenceView {
   constructor(app) {
@@ -305,18 +306,19 @@ export class SentenceView {
     const { session, trellis } = this;
     if (!this.request) return;
     await session.post("/page/scores", this.request);
-    const { labels } = this.payload,
-      [first, second] = [trellis.best, trellis.paths[1]?.path];
     const explain = (t, a, y) =>
-      session.post("/page/explain", makeExplainRequest(this.request, labels, t, a, y, this.details.findRunnerUp(t, y)));
-    if (!first) return;
-    this.details.trellis = trellis;
-    for (let t = 0; t < Math.min(first.length, SAVED_POSITIONS); t++) {
-      await explain(t, undefined, first[t]);
-      if (t > 0) await explain(t, first[t - 1], first[t]);
-      if (second && second[t] !== first[t]) await explain(t, undefined, second[t]);
+      session.post(
+        "/page/explain",
+        makeExplainRequest(this.request, this.payload.labels, t, a, y, findRunnerUp(trellis, t, y))
+      );
+    for (let t = 0; t < Math.min(trellis.chain.T, SAVED_POSITIONS); t++) {
+      const labels = new Set([...trellis.rank(t).slice(0, SAVED_LABELS), ...trellis.paths.map(({ path }) => path[t])]);
+      await Promise.all([...labels].map(y => explain(t, undefined, y)));
+      if (t === 0) continue;
+      const edges = new Map(trellis.paths.map(({ path }) => [path[t - 1] + " " + path[t], path]));
+      await Promise.all([...edges.values()].map(path => explain(t, path[t - 1], path[t])));
     }
-    if (first.length > SAVED_POSITIONS) announce(`The saved page explains the first ${SAVED_POSITIONS} words.`);
+    if (trellis.chain.T > SAVED_POSITIONS) announce(`The saved page explains the first ${SAVED_POSITIONS} words.`);
   }
 }
 

@@ -108,7 +108,7 @@ export class Session {
       this.recording = null;
       const { html } = await this.post("/page/bundle", { entry: "main" });
       const state = JSON.stringify({ hash: String(this.parameters), answers }).replaceAll("<", "\\u003c");
-      const [start, end] = html.split(STATE_MARK);
+      const [start, end] = html.replace(/<link rel="icon"[^>]*>\n/, "").split(STATE_MARK);
       return `${start}<script type="application/json" id="${STATE_ELEMENT}">${state}</script>${end}`;
     } finally {
       this.recording = null;

@@ -9,7 +9,7 @@ const KINDS = [
   ["unseen", "with unseen words"],
   ["length", "of length"]
 ];
-const POLL = 600; // ms between questions while the data are analysed
+const SLICE_POLL = 600; // ms between questions while the data are analysed
 
 export class SlicesView {
   constructor(app) {
@@ -166,7 +166,7 @@ export class SlicesView {
     );
     if (answer.progress < 1) {
       this.result.append(make("p", { class: "soft" }, `Analysed so far: ${percent(answer.progress)} %.`));
-      setTimeout(() => this.element.isConnected && this.wanted === key && this.load(), POLL);
+      setTimeout(() => this.element.isConnected && this.wanted === key && this.load(), SLICE_POLL);
     }
   }
 
