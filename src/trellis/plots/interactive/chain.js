@@ -48,35 +48,39 @@ function forward(chain, allowed) {
 	const { T, L, transition } = chain;
 	const alpha = new Float64Array(T * L),
 		before = new Float64Array(Math.max(T - 1, 0) * L * L);
+	const largest = new Float64Array(L),
+		sums = new Float64Array(L),
+		logSums = new Float64Array(L);
 	let tail = new Float64Array(L);
-	const logs = new Float64Array(L);
 	for (let b = 0; b < L && T > 0; b++) alpha[b] = scoreAt(chain, allowed, b);
 	for (let t = 1; t < T; t++) {
 		const matrix = matrixAt(chain, t),
 			last = (t - 1) * L,
 			block = last * L,
 			nextTail = new Float64Array(L);
+		largest.fill(-Infinity);
+		for (let a = 0; a < L; a++) {
+			for (let b = 0; b < L; b++) largest[b] = Math.max(largest[b], alpha[last + a] + transition[matrix + a * L + b]);
+		}
+		for (let b = 0; b < L; b++) if (scoreAt(chain, allowed, t * L + b) === -Infinity) largest[b] = -Infinity;
+		sums.fill(0);
+		for (let a = 0; a < L; a++) {
+			for (let b = 0; b < L; b++) {
+				if (largest[b] === -Infinity) continue;
+				sums[b] += before[block + a * L + b] = Math.exp(alpha[last + a] + transition[matrix + a * L + b] - largest[b]);
+			}
+		}
 		for (let b = 0; b < L; b++) {
-			const u = scoreAt(chain, allowed, t * L + b);
-			let max = -Infinity,
-				sum = 0;
-			alpha[t * L + b] = -Infinity;
-			if (u === -Infinity) continue;
-			for (let a = 0; a < L; a++) {
-				logs[a] = alpha[last + a] + transition[matrix + a * L + b];
-				if (logs[a] > max) max = logs[a];
-			}
-			if (max === -Infinity) continue;
-			for (let a = 0; a < L; a++) {
-				const weight = logs[a] === -Infinity ? 0 : Math.exp(logs[a] - max);
-				before[block + a * L + b] = weight;
-				sum += weight;
-			}
-			const logSum = Math.log(sum);
-			alpha[t * L + b] = u + max + logSum;
-			for (let a = 0; a < L; a++) {
-				const r = (before[block + a * L + b] /= sum);
-				if (r > 0) nextTail[b] += r * (tail[a] - (logs[a] - max - logSum));
+			logSums[b] = Math.log(sums[b]);
+			alpha[t * L + b] = sums[b] > 0 ? scoreAt(chain, allowed, t * L + b) + largest[b] + logSums[b] : -Infinity;
+		}
+		for (let a = 0; a < L; a++) {
+			for (let b = 0; b < L; b++) {
+				const n = block + a * L + b;
+				if (before[n] === 0) continue;
+				before[n] /= sums[b];
+				const logWeight = alpha[last + a] + transition[matrix + a * L + b] - largest[b];
+				nextTail[b] += before[n] * (tail[a] - (logWeight - logSums[b]));
 			}
 		}
 		tail = nextTail;
@@ -139,48 +143,52 @@ export function viterbi(chain, allowed = null) {
 }
 
 /**
- * Return up to k allowed paths {path, score}, best first. Each (t, b) keeps its k best beginnings in
- * order; a beginning is extended from the sorted beginnings of each a until one is not good enough.
+ * Return up to k allowed paths {path, score}, best first. Each cell (t, b) keeps its k best beginnings
+ * in order; a beginning is extended from the sorted beginnings of each a until one is not good enough.
  */
 export function kbest(chain, k, allowed = null) {
-	const { T, L, transition } = chain;
-	const tables = []; // of each position, per label: [{score, from: label, rank}, ...], best first
-	const insert = (best, score, from, rank) => {
-		let n = best.length;
-		while (n > 0 && best[n - 1].score < score) n--;
-		best.splice(n, 0, { score, from, rank });
-		if (best.length > k) best.pop();
-	};
-	const extend = (best, beginnings, from, added) => {
-		for (let rank = 0; rank < beginnings.length; rank++) {
-			const score = beginnings[rank].score + added;
-			if (score === -Infinity || (best.length === k && score <= best[k - 1].score)) return;
-			insert(best, score, from, rank);
+	const { T, L, transition } = chain,
+		end = T * L; // the last cell collects the ends of paths
+	const scores = new Float64Array((end + 1) * k).fill(-Infinity);
+	const labels = new Int32Array((end + 1) * k),
+		ranks = new Int32Array((end + 1) * k); // of the beginning
+	const extend = (cell, t, a, added) => {
+		const first = cell * k,
+			start = (t * L + a) * k;
+		for (let rank = 0; rank < k; rank++) {
+			const score = scores[start + rank] + added;
+			let n = first + k - 1;
+			if (!(score > scores[n])) return;
+			for (; n > first && scores[n - 1] < score; n--) {
+				scores[n] = scores[n - 1];
+				labels[n] = labels[n - 1];
+				ranks[n] = ranks[n - 1];
+			}
+			scores[n] = score;
+			labels[n] = a;
+			ranks[n] = rank;
 		}
 	};
-	for (let t = 0; t < T; t++) {
+	for (let b = 0; b < L && T > 0; b++) scores[b * k] = scoreAt(chain, allowed, b);
+	for (let t = 1; t < T; t++) {
 		const matrix = matrixAt(chain, t);
-		tables.push(
-			Array.from({ length: L }, (_, b) => {
-				const best = [],
-					u = scoreAt(chain, allowed, t * L + b);
-				if (u === -Infinity) return best;
-				if (t === 0) return [{ score: u, from: -1, rank: 0 }];
-				for (let a = 0; a < L; a++) extend(best, tables[t - 1][a], a, transition[matrix + a * L + b] + u);
-				return best;
-			})
-		);
-	}
-	const ends = [];
-	if (T > 0) tables[T - 1].forEach((beginnings, b) => extend(ends, beginnings, b, 0));
-	return ends.map(({ score, from, rank }) => {
-		const path = new Array(T);
-		for (let t = T - 1, b = from, r = rank; t >= 0; t--) {
-			path[t] = b;
-			({ from: b, rank: r } = tables[t][b][r]);
+		for (let b = 0; b < L; b++) {
+			const u = scoreAt(chain, allowed, t * L + b);
+			if (u === -Infinity) continue;
+			for (let a = 0; a < L; a++) extend(t * L + b, t - 1, a, transition[matrix + a * L + b] + u);
 		}
-		return { path, score };
-	});
+	}
+	for (let b = 0; b < L && T > 0; b++) extend(end, T - 1, b, 0);
+	const paths = [];
+	for (let n = end * k; n < (end + 1) * k && scores[n] > -Infinity; n++) {
+		const path = new Array(T);
+		for (let t = T - 1, cell = n; t >= 0; t--) {
+			path[t] = labels[cell];
+			cell = (t * L + path[t]) * k + ranks[cell];
+		}
+		paths.push({ path, score: scores[n] });
+	}
+	return paths;
 }
 
 /**
