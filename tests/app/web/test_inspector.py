@@ -136,8 +136,8 @@ def _index(browser: Chromium, label: str) -> str:
 
 def test_best_paths_and_what_differs(browser: Chromium, visit: Callable[..., None]) -> None:
     visit("sentence", text=SENTENCE, k=10)
+    browser.wait("document.querySelectorAll('#paths tbody tr').length === 10")
     rows = browser.texts("#paths tbody tr")
-    assert len(rows) == 10
     assert "the best path" in rows[0]
     assert "lunch: B-event → O" in rows[1]
     assert "Tomás: " in rows[2]
@@ -290,7 +290,7 @@ def test_state_in_the_url_and_page_as_one_file(
     browser.run("location.reload()")
     browser.wait("document.querySelectorAll('#words small')[1]?.innerText === 'O'")
     browser.wait("document.querySelector('.details h2').innerText === 'Tomás'")
-    assert len(browser.texts("#paths tbody tr")) == 3
+    browser.wait("document.querySelectorAll('#paths tbody tr').length === 3")
     browser.click("#save-page")
     page = browser.downloads / "trellis-inspector.html"
     _wait_for(page.exists)

@@ -135,8 +135,8 @@ class Lattice {
 		this.canvas.style.width = `${this.scroller.clientWidth}px`;
 		this.canvas.style.height = `${height}px`;
 		const ratio = window.devicePixelRatio || 1;
-		this.canvas.width = Math.round(this.scroller.clientWidth * ratio);
-		this.canvas.height = Math.round(height * ratio);
+		const size = [Math.round(this.scroller.clientWidth * ratio), Math.round(height * ratio)];
+		if (this.canvas.width !== size[0] || this.canvas.height !== size[1]) [this.canvas.width, this.canvas.height] = size;
 		this.paintVisible();
 	}
 

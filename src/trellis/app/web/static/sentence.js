@@ -211,7 +211,7 @@ export class SentenceView {
 		this.details.update(this.trellis, this.request);
 	}
 
-	/** After each decoding: words, status, paths, details. */
+	/** After each decoding: words and status, then paths and details. */
 	changed() {
 		const { trellis } = this,
 			{ payload } = trellis;
@@ -226,10 +226,16 @@ export class SentenceView {
 		this.words.replaceChildren(labelledWords(payload.tokens, labels, payload.labels, options));
 		this.clearButton.hidden = !trellis.allowed;
 		this.status.textContent = this.describe(payload);
-		this.showPaths();
 		this.writeTouched();
-		if (trellis.selected) this.details.update(trellis, this.request);
 		performance.mark("trellis-shown");
+		// The panels below the trellis follow after the frame is painted, so that it comes sooner.
+		this.later ??= requestAnimationFrame(() =>
+			setTimeout(() => {
+				this.later = null;
+				this.showPaths();
+				if (trellis.selected) this.details.update(trellis, this.request);
+			})
+		);
 	}
 
 	describe(payload) {
