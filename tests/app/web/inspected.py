@@ -38,7 +38,9 @@ def write_emissions(folder: Path) -> None:
     """Emissions in which `SPOKEN` is easy to read, and a tone for each symbol."""
     rng = np.random.default_rng(3)
     spoken = [SYMBOLS.index(letter) for letter in SPOKEN]
-    frames = [n for letter in spoken for n in [letter] * rng.integers(1, 4) + [0] * rng.integers(1, 4)]
+    frames = [
+        n for letter in spoken for n in [letter] * rng.integers(1, 4) + [0] * rng.integers(1, 4)
+    ]
     scores = rng.normal(0, 1, (len(frames), len(SYMBOLS)))
     scores[np.arange(len(frames)), frames] += 7
     log_p = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))

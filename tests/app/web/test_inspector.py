@@ -22,7 +22,7 @@ from trellis.data import conll, jsonl
 pytestmark = pytest.mark.slow
 
 SENTENCE = "put lunch with Tomás on Thursday at half past twelve"
-LABELS = "O B-event O B-person O B-date O B-time I-time I-time".split()
+LABELS = ["O", "B-event", "O", "B-person", "O", "B-date", "O", "B-time", "I-time", "I-time"]
 WORD_LABELS = "#words .labelled small"
 VISITS = count()
 BEST_NODE = "#lattice .t-bestNode"
@@ -152,9 +152,7 @@ def test_two_models_and_their_disagreements(browser: Chromium, visit: Callable[.
     words = [text.split()[0] for text in browser.texts("#disagreements tbody tr")]
     assert "Tomás" in words
     a, b = (browser.texts(f"[data-side={side}] .labelled small") for side in "AB")
-    differing = [
-        word for word, one, two in zip(SENTENCE.split(), a, b, strict=True) if one != two
-    ]
+    differing = [word for word, one, two in zip(SENTENCE.split(), a, b, strict=True) if one != two]
     assert words == differing
     browser.wait("document.querySelectorAll('#disagreeing tbody tr').length === 20")
     browser.click("#disagreeing tbody tr button")
@@ -238,7 +236,10 @@ def test_map_of_a_word(browser: Chromium, visit: Callable[..., None]) -> None:
     nearest = browser.texts("#neighbours tbody button")[0]
     browser.click("#neighbours tbody button")
     browser.wait("document.querySelector('#word').value === arguments[0]", nearest)
-    browser.wait("document.querySelector('#map svg').getAttribute('aria-label').endsWith(arguments[0])", nearest)
+    browser.wait(
+        "document.querySelector('#map svg').getAttribute('aria-label').endsWith(arguments[0])",
+        nearest,
+    )
 
 
 def test_correct_by_keyboard_and_train_again(

@@ -9,7 +9,18 @@ from typing import Any
 from trellis.app.web.application import Endpoint
 from trellis.app.web.errors import RequestError
 from trellis.app.web.messages import Limits
-from trellis.app.web.schema import Flag, Items, OneOf, Optional, Real, Record, Table, Text, Whole
+from trellis.app.web.schema import (
+    Flag,
+    Items,
+    OneOf,
+    Optional,
+    Real,
+    Record,
+    Table,
+    Text,
+    Whole,
+    are_short_strings,
+)
 from trellis.app.web.served import ChainModel, name_tokens
 from trellis.app.web.workers import Workers
 from trellis.models.chain.inspection import Explanations
@@ -48,8 +59,7 @@ class _Tokens(Items):
 
     def read(self, value: Any, where: str) -> Any:
         """Return the tokens."""
-        is_short = len(value) <= self.max and set(map(type, value)) <= {str}
-        if is_short and max(map(len, value), default=0) <= _MAX_WORD:
+        if type(value) is list and len(value) <= self.max and are_short_strings(value, _MAX_WORD):
             return value
         return super().read(value, where)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trellis.app.web.errors import RequestError
-from trellis.app.web.guard import SECURITY_HEADERS, Guard
+from trellis.app.web.guard import Guard, security_headers
 from trellis.app.web.messages import Limits, Receive, Reply, Request, as_json, parse_json
 from trellis.app.web.schema import Record
 from trellis.errors import TrellisError
@@ -121,17 +121,22 @@ class Application:
         if kind != _JSON:
             also = f" or {STREAM.decode()}" if endpoint.streams else ""
             raise RequestError(415, f"the Content-Type must be application/json{also}")
-        return Reply(as_json(await self._compute(endpoint, await request.body())))
+        body = None
+        try:
+            async with asyncio.timeout(self.limits.timeout) as timer:
+                body = await request.body()
+                timer.reschedule(asyncio.get_running_loop().time() + self.limits.timeout)
+                return Reply(as_json(await self._compute(endpoint, body)))
+        except TimeoutError:
+            if body is None:
+                raise RequestError(408, "the body did not arrive in time") from None
+            raise self._make_late() from None
 
     async def _compute(self, endpoint: Endpoint, body: bytes) -> Any:
-        values = endpoint.body.read(parse_json(body), "")
-        try:
-            async with asyncio.timeout(self.limits.timeout):
-                return await endpoint.call(values)
-        except TimeoutError:
-            raise RequestError(
-                503, f"no answer within {self.limits.timeout:g} seconds: see --timeout"
-            ) from None
+        return await endpoint.call(endpoint.body.read(parse_json(body), ""))
+
+    def _make_late(self) -> RequestError:
+        return RequestError(503, f"no answer within {self.limits.timeout:g} seconds: see --timeout")
 
     async def _stream(self, request: Request, endpoint: Endpoint) -> AsyncIterator[bytes]:
         """Yield one line for each line of the request, in order; errors become lines, too."""
@@ -156,15 +161,17 @@ class Application:
 
     async def _answer_line(self, endpoint: Endpoint, line: bytes, number: int) -> bytes:
         try:
-            return as_json(await self._compute(endpoint, line)) + b"\n"
+            async with asyncio.timeout(self.limits.timeout):
+                return as_json(await self._compute(endpoint, line)) + b"\n"
         except Exception as error:
+            error = self._make_late() if isinstance(error, TimeoutError) else error
             reply = _explain(error)
             assert isinstance(reply.body, bytes)
             return as_json({**parse_json(reply.body), "line": number}) + b"\n"
 
     async def _send(self, reply: Reply, send: Send) -> int:
         """Send a reply; return the number of bytes of its body."""
-        headers = [(b"content-type", reply.type), *SECURITY_HEADERS, *reply.headers]
+        headers = [(b"content-type", reply.type), *security_headers(reply.type), *reply.headers]
         if self.draining or reply.status >= 400:
             # A client that is refused gets no second chance on the same connection.
             headers.append((b"connection", b"close"))
@@ -172,8 +179,7 @@ class Application:
             headers.append((b"content-length", b"%d" % len(reply.body)))
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
         if isinstance(reply.body, bytes):
-            async with asyncio.timeout(self.limits.timeout):
-                await send({"type": "http.response.body", "body": reply.body})
+            await send({"type": "http.response.body", "body": reply.body})
             return len(reply.body)
         size = 0
         async for chunk in reply.body:

@@ -17,21 +17,28 @@ from urllib.parse import parse_qs
 from trellis.app.web.errors import RequestError
 from trellis.app.web.messages import Reply, Request
 
-__all__ = ["SECURITY_HEADERS", "Guard"]
+__all__ = ["Guard", "security_headers"]
 
-SECURITY_HEADERS = [
+_FOR_ALL = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+]
+_FOR_PAGES = [
     (
         b"content-security-policy",
         b"default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
         b"frame-ancestors 'none'",
     ),
-    (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
 ]
+
+
+def security_headers(kind: bytes) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a reply of a content type: browsers heed most only in pages."""
+    return _FOR_ALL if kind.startswith(b"application/") else _FOR_ALL + _FOR_PAGES
 
 
 class Guard:

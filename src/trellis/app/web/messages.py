@@ -46,19 +46,13 @@ class Request:
     """The members of the body, validated by the declaration of the endpoint."""
 
     async def body(self) -> bytes:
-        """Return the body; raise RequestError if it is too large or too slow."""
-        limit = self.limits.max_body
-        body = b""
-        try:
-            async with asyncio.timeout(self.limits.timeout):
-                size = 0
-                async for chunk in self._chunks():
-                    size += len(chunk)
-                    if size > _DISCARDED * limit:
-                        break
-                    body = body + chunk if size <= limit else b""
-        except TimeoutError:
-            raise RequestError(408, "the body did not arrive in time") from None
+        """Return the body; raise RequestError if it is too large."""
+        limit, size, body = self.limits.max_body, 0, b""
+        async for chunk in self._chunks():
+            size += len(chunk)
+            if size > _DISCARDED * limit:
+                break
+            body = body + chunk if size <= limit else b""
         if size > limit:
             raise RequestError(413, f"the body has more than {limit:,} bytes: see --max-body")
         return body
@@ -112,7 +106,7 @@ class Reply:
 
 def as_json(value: Any) -> bytes:
     """Return a value as one line of JSON. Infinities and NaN are an error: JSON has none."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    return _ENCODER.encode(value).encode()
 
 
 def parse_json(body: bytes) -> Any:
@@ -124,7 +118,7 @@ def parse_json(body: bytes) -> Any:
     if body.count(b"[") + body.count(b"{") > MAX_DEPTH and _depth(body) > MAX_DEPTH:
         raise RequestError(400, f"the JSON is nested more than {MAX_DEPTH} deep")
     try:
-        value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+        value = _DECODER.decode(body.decode("utf-8"))
         if b"\\u" in body:
             json.dumps(value, ensure_ascii=False).encode()  # raises for an unpaired surrogate
     except UnicodeDecodeError as error:
@@ -147,3 +141,8 @@ def _depth(body: bytes) -> int:
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
+
+
+# json.dumps and json.loads build such an object in each call, which takes longer than its use.
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)

@@ -24,6 +24,7 @@ __all__ = [
     "Table",
     "Text",
     "Whole",
+    "are_short_strings",
 ]
 
 _SHOWN = 60  # characters of a wrong value in a message
@@ -168,7 +169,7 @@ class Items:
             expected = f"an array of {self.min} to {self.max:,} values"
             raise _refuse(where, value, expected)
         item = self.item
-        if type(item) is Text and _are_short_strings(value, item.max):
+        if type(item) is Text and are_short_strings(value, item.max):
             return value
         return [item.read(entry, f"{where}[{n}]") for n, entry in enumerate(value)]
 
@@ -178,9 +179,9 @@ class Items:
         return _describe({"type": "array", "items": self.item.document(), **sizes}, self.text)
 
 
-def _are_short_strings(values: list[Any], limit: int) -> bool:
+def are_short_strings(values: list[Any], limit: int) -> bool:
     """Return whether all values are strings of at most ``limit`` characters."""
-    return set(map(type, values)) <= {str} and all(len(value) <= limit for value in values)
+    return set(map(type, values)) <= {str} and max(map(len, values), default=0) <= limit
 
 
 class Table:

@@ -237,6 +237,8 @@ def pack(array: Any) -> dict[str, Any]:
 
 def name_tokens(x: list[Any]) -> list[str]:
     """Return a string for each token: the word, or all features."""
+    if set(map(type, x)) <= {str}:  # the ordinary case, checked at once
+        return x
     return [
         token if isinstance(token, str) else token[0] if isinstance(token, tuple) else _show(token)
         for token in x

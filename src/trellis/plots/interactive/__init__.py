@@ -1,6 +1,11 @@
 """The interactive lattice: modules in JavaScript, and pages that contain them."""
 
-from trellis.plots.interactive.bundle import as_script_data, inline_page, join_modules
+from trellis.plots.interactive.bundle import (
+    STATE_MARK,
+    as_script_data,
+    inline_page,
+    join_modules,
+)
 from trellis.plots.interactive.embedding import embed, modules_once
 
-__all__ = ["as_script_data", "embed", "inline_page", "join_modules", "modules_once"]
+__all__ = ["STATE_MARK", "as_script_data", "embed", "inline_page", "join_modules", "modules_once"]
