@@ -70,7 +70,10 @@ def train(labels: int, path: Path) -> list[str]:
     X = [[words[n] for n in rng.integers(WORDS, size=12)] for _ in range(600)]
     noise = [rng.integers(3, size=12) for _ in X]
     y = [
-        [f"L{(int(word[4:]) + int(change)) % labels:02}" for word, change in zip(x, row, strict=True)]
+        [
+            f"L{(int(word[4:]) + int(change)) % labels:02}"
+            for word, change in zip(x, row, strict=True)
+        ]
         for x, row in zip(X, noise, strict=True)
     ]
     CRF(max_iter=20).fit(X, y).save(path)

@@ -1,6 +1,6 @@
 // The sentences of a labelled file: filter by confusion, label, length, probability and text; open one.
 
-import { button, field, labelledWords, make, modelField, panel, select } from "./dom.js";
+import { button, field, labelledWords, make, missingData, modelField, panel, select } from "./dom.js";
 import { formatPercent } from "./lattice.js";
 
 const PAGE_SIZE = 25,
@@ -18,19 +18,11 @@ export class BrowseView {
 		this.session = app.session;
 		this.title = "Errors";
 		this.element = make("div");
-		if (!this.session.data) {
-			this.element.append(
-				panel(
-					"No labelled file",
-					make(
-						"p",
-						{ class: "soft" },
-						"Start the inspector with one to browse errors: trellis serve model.trellis --data dev.conll"
-					)
-				)
-			);
-			return;
-		}
+		if (this.session.data) this.build();
+		else this.element.append(missingData("browse its errors"));
+	}
+
+	build() {
 		this.filters = make("div", { class: "tools", id: "filters" });
 		this.confusions = make("div", { class: "chips", id: "confusions", role: "group", "aria-label": "Confusions" });
 		this.summary = make("p", { class: "soft", role: "status", id: "browse-status" });

@@ -12,6 +12,15 @@ const FORMATS = [
 	["conll", "CoNLL"],
 	["jsonl", "JSON lines"]
 ];
+const KEYS = [
+	["← →", "word"],
+	["1 – 9", "label"],
+	["↑ ↓", "next label"],
+	["U", "unknown"],
+	["Backspace", "undo"],
+	["Enter", "save, next"],
+	["S", "skip"]
+];
 const BATCH = 50,
 	SHOWN_LABELS = 9,
 	TRAINING_POLL = 400;
@@ -52,30 +61,7 @@ export class CorrectView {
 				this.menu,
 				this.live,
 				this.actions,
-				make(
-					"p",
-					{ class: "soft" },
-					make("kbd", {}, "←"),
-					" ",
-					make("kbd", {}, "→"),
-					" word  ",
-					make("kbd", {}, "1"),
-					"–",
-					make("kbd", {}, "9"),
-					" or ",
-					make("kbd", {}, "↑"),
-					" ",
-					make("kbd", {}, "↓"),
-					" label  ",
-					make("kbd", {}, "U"),
-					" unknown  ",
-					make("kbd", {}, "Backspace"),
-					" undo  ",
-					make("kbd", {}, "Enter"),
-					" save, next  ",
-					make("kbd", {}, "S"),
-					" skip"
-				)
+				make("p", { class: "soft" }, ...KEYS.flatMap(([keys, meaning]) => [make("kbd", {}, keys), ` ${meaning}  `]))
 			),
 			panel("Trellis with the corrections as pins", this.host),
 			this.training

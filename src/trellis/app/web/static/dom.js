@@ -49,6 +49,12 @@ export function panel(name, ...children) {
 	return make("section", { class: "panel", "aria-label": name }, ...children);
 }
 
+/** The content of a view that needs labelled data, if there are none. */
+export function missingData(purpose) {
+	const text = `Start the inspector with a labelled file to ${purpose}: trellis serve model.trellis --data dev.conll`;
+	return panel("No labelled file", make("p", { class: "soft" }, text));
+}
+
 /** A table with a caption for screen readers. Cells are nodes or text; columns in `right` are numbers. */
 export function table(caption, head, rows, right = []) {
 	const cells = (values, tag) =>

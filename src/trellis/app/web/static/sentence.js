@@ -107,6 +107,7 @@ export class SentenceView {
 			);
 		}
 		this.trellis.minimum = session.getNumber("minimum", 0.01);
+		this.minimum.value = String(this.trellis.minimum);
 		this.trellis.count = session.getNumber("k", 5);
 		await this.load(this.readTouched);
 	}

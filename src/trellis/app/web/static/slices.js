@@ -1,6 +1,6 @@
 // Scores of parts of the data: sentences with a word, a label, unseen words or a length. F1 with an interval.
 
-import { button, field, make, modelField, number, panel, select, table } from "./dom.js";
+import { button, field, make, missingData, modelField, number, panel, select, table } from "./dom.js";
 import { makeSvg } from "./paint.js";
 
 const KINDS = [
@@ -17,19 +17,11 @@ export class SlicesView {
 		this.session = app.session;
 		this.title = "Slices";
 		this.element = make("div");
-		if (!this.session.data) {
-			this.element.append(
-				panel(
-					"No labelled file",
-					make(
-						"p",
-						{ class: "soft" },
-						"Start the inspector with one to score slices: trellis serve model.trellis --data dev.conll"
-					)
-				)
-			);
-			return;
-		}
+		if (this.session.data) this.build();
+		else this.element.append(missingData("score slices of it"));
+	}
+
+	build() {
 		this.tools = make("form", {
 			class: "tools",
 			submit: event => {
