@@ -31,7 +31,7 @@ from chromium import Chromium  # noqa: E402
 SIZES = ((30, 20), (200, 60))  # tokens, labels
 WORDS = 400
 
-# Collects milliseconds from a key's time stamp to the task after the frame in which the view is new.
+# Collects the ms from a key's time stamp to the first task after the frame with the new view.
 WATCH = """
 window.times = [];
 let stamp = null;
