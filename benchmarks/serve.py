@@ -73,11 +73,13 @@ class Connection(asyncio.Protocol):
         self.load, self.buffer, self.number, self.start = load, b"", -1, 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send the first request."""
         self.transport = transport
         self.load.open += 1
         self.send()
 
     def send(self) -> None:
+        """Send the next request."""
         load = self.load
         self.number = load.next % len(load.requests)
         load.next += 1
@@ -85,6 +87,7 @@ class Connection(asyncio.Protocol):
         self.transport.write(load.requests[self.number])
 
     def data_received(self, data: bytes) -> None:
+        """Check an answer when it is complete."""
         self.buffer += data
         head, separator, body = self.buffer.partition(b"\r\n\r\n")
         if not separator:
@@ -105,6 +108,7 @@ class Connection(asyncio.Protocol):
             self.send()
 
     def connection_lost(self, error: Exception | None) -> None:
+        """Count a request without an answer, and an early end."""
         self.load.open -= 1
         self.load.lost += self.number >= 0
         if not self.load.stopping:

@@ -7,11 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis.checks import check_not_empty, one_of
+from trellis.errors import TrellisError
 from trellis.inference import chain
 from trellis.inference.chain import Scores
 from trellis.sequences import count_positions
 
 __all__ = ["Quantities"]
+
+# A model in a notebook shows the transitions of this many positions and at most this many labels.
+_POSITIONS, _MAX_SHOWN = 4, 100
 
 
 class Quantities:
@@ -117,6 +121,52 @@ class Quantities:
             pairwise=self.predict_pairwise([x])[0],
             numbers=None if table is None else table(scores)[0][0],
         )
+
+    def inspect(self, x: Any, gold: Any = None, *, title: str = "") -> Any:
+        """Return the lattice of one sequence, which a notebook shows and lets the reader change.
+
+        The result has the scores of the sequence; the page computes from them what it shows. So a
+        label can be pinned or forbidden without Python, and ``save("page.html")`` writes a page
+        that works alone. ``gold`` are the true labels.
+
+        >>> from trellis import CRF
+        >>> crf = CRF().fit([["a", "b"], ["b", "a"]], [["A", "B"], ["B", "A"]])
+        >>> crf.inspect(["a", "b", "b"])
+        Lattice(3 tokens, 2 labels)
+        """
+        model: Any = self
+        interactive = import_module("trellis.plots.interactive")
+        scores = self.scores([x])
+        labels = list(map(str, model.classes_))
+        words = _name_tokens(x, len(cast(Any, scores.unary)[0]))
+        true = None if gold is None else list(map(str, gold))
+        payload = interactive.sentence_payload(words, labels, scores, name=title, gold=true)
+        return interactive.Lattice(payload, self.plot(x, gold, title=title or None).svg())
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        """Return what a notebook shows: scikit-learn's diagram, and a lattice of transitions."""
+        parent = getattr(super(), "_repr_mimebundle_", None)
+        bundle = {"text/plain": repr(self)} if parent is None else dict(parent(**options))
+        if parent is None or "text/html" in bundle:  # else the user wants text
+            bundle["text/html"] = bundle.get("text/html", "") + self._show_transitions()
+        return bundle
+
+    def _show_transitions(self) -> str:
+        """Return the lattice of the model before it sees a sequence; "" if it is not fitted."""
+        model: Any = self
+        try:
+            matrix = np.asarray(model.transition_scores(), dtype=np.float64)
+        except (TrellisError, AttributeError):
+            return ""
+        labels = list(map(str, model.classes_))
+        if not matrix.any() or len(labels) > _MAX_SHOWN:
+            return ""
+        interactive = import_module("trellis.plots.interactive")
+        positions = list(map(str, range(1, _POSITIONS + 1)))
+        scores = Scores([np.zeros((_POSITIONS, len(labels)))], matrix)
+        payload = interactive.sentence_payload(positions, labels, scores, name="transitions alone")
+        lattice: str = interactive.Lattice(payload, "").html()
+        return lattice
 
 
 def _name_tokens(x: Any, length: int) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from serving import TOKEN, Client, serve
 
-from trellis.app.web.errors import RequestError
+from trellis.app.web.http.errors import RequestError
 
 SENTENCES = ["play jazz", ["book", "a", "table", "for", "two"], "wake me at seven"]
 

@@ -6,6 +6,7 @@ import os
 import sys
 import webbrowser
 from dataclasses import dataclass, field
+from logging.handlers import MemoryHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,7 @@ __all__ = ["Options", "run"]
 
 TOKEN_VARIABLE = "TRELLIS_TOKEN"
 _MIN_TOKEN = 16  # characters
+_LOG_LINES = 1_000  # that are kept at most until the server writes them
 
 
 @dataclass
@@ -124,9 +126,9 @@ def _read_token() -> str | None:
 
 
 def _log_requests() -> None:
-    """Write a line for each request to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    """Write a line for each request to standard error, many at a time: the server flushes them."""
+    stream = logging.StreamHandler(sys.stderr)
+    stream.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     logger = logging.getLogger("trellis.serve")
-    logger.addHandler(handler)
+    logger.addHandler(MemoryHandler(_LOG_LINES, target=stream))
     logger.setLevel(logging.INFO)

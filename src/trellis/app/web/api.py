@@ -6,10 +6,10 @@ The declarations here validate requests, and `openapi` makes the document from t
 from functools import partial
 from typing import Any
 
-from trellis.app.web.application import Endpoint
-from trellis.app.web.errors import RequestError
-from trellis.app.web.messages import Limits
-from trellis.app.web.schema import (
+from trellis.app.web.http.application import Endpoint
+from trellis.app.web.http.errors import RequestError
+from trellis.app.web.http.messages import Limits
+from trellis.app.web.http.schema import (
     Flag,
     Items,
     OneOf,
@@ -21,8 +21,8 @@ from trellis.app.web.schema import (
     Whole,
     are_short_strings,
 )
+from trellis.app.web.http.workers import Workers
 from trellis.app.web.served import ChainModel, name_tokens
-from trellis.app.web.workers import Workers
 from trellis.models.chain.inspection import Explanations
 
 __all__ = ["MAX_TEXT", "build_api", "declare_sequence"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trellis.app.web.errors import RequestError
+from trellis.app.web.http.errors import RequestError
 from trellis.app.web.served import ChainModel, name_tokens
 from trellis.app.web.session import Analysis, Data, Session
 from trellis.data import tags

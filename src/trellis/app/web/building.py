@@ -4,26 +4,23 @@ import os
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from trellis.app.cli.ctc.emissions import read_labels
 from trellis.app.web.api import build_api
-from trellis.app.web.application import Application
 from trellis.app.web.correcting import Corrections
-from trellis.app.web.guard import Guard
-from trellis.app.web.messages import Limits, Reply
+from trellis.app.web.http.application import Application
+from trellis.app.web.http.guard import Guard
+from trellis.app.web.http.messages import Limits, Reply
+from trellis.app.web.http.server import PageServer, bind
+from trellis.app.web.http.workers import Workers
 from trellis.app.web.openapi import build_documents
 from trellis.app.web.page import Page
 from trellis.app.web.retraining import Retraining
 from trellis.app.web.served import Emissions, open_model
-from trellis.app.web.server import PageServer, bind
 from trellis.app.web.session import Session
 from trellis.app.web.static_files import read_static_files
-from trellis.app.web.workers import Workers
 from trellis.errors import InputError
-
-if TYPE_CHECKING:
-    from trellis.app.cli.serve import Options
 
 __all__ = ["Site", "build_site"]
 
@@ -47,8 +44,11 @@ class Site:
         self.server.run([self.listener])
 
 
-def build_site(options: "Options", token: str | None = None) -> Site:
-    """Open the models and the data, bind the port, and return the server."""
+def build_site(options: Any, token: str | None = None) -> Site:
+    """Open the models and the data, bind the port, and return the server.
+
+    ``options`` are those of ``trellis serve``.
+    """
     limits = Limits(options.max_body, options.max_tokens, options.timeout)
     models = _open_models(options)
     if options.save is not None and not options.save.is_dir():
@@ -77,7 +77,7 @@ def build_site(options: "Options", token: str | None = None) -> Site:
     return Site(PageServer(application, options.timeout), listener, url, cleanup)
 
 
-def _open_models(options: "Options") -> list[Any]:
+def _open_models(options: Any) -> list[Any]:
     symbols = None if options.symbols is None else read_labels(options.symbols)
     models: list[Any] = []
     for path in options.models:

@@ -5,7 +5,7 @@ import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trellis.app.web.errors import RequestError
+from trellis.app.web.http.errors import RequestError
 from trellis.data import conll, corpus, jsonl
 from trellis.data.atomic import replacing
 

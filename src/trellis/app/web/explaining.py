@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from trellis.app.web.errors import RequestError
+from trellis.app.web.http.errors import RequestError
 from trellis.app.web.served import ChainModel
 from trellis.models.chain.fitted import FittedChain
 from trellis.models.chain.inspection import Contribution, FeatureContributions

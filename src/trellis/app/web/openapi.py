@@ -7,8 +7,8 @@ from html import escape
 from typing import Any
 
 import trellis
-from trellis.app.web.application import STREAM, Endpoint
-from trellis.app.web.messages import Reply, as_json
+from trellis.app.web.http.application import STREAM, Endpoint
+from trellis.app.web.http.messages import Reply, as_json
 
 __all__ = ["build_documents"]
 

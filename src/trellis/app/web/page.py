@@ -5,15 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from trellis.app.web.api import MAX_TEXT, declare_sequence
-from trellis.app.web.application import Endpoint
 from trellis.app.web.browsing import SORTS, browse, score_slices
 from trellis.app.web.correcting import Corrections
-from trellis.app.web.errors import RequestError
 from trellis.app.web.explaining import explain
-from trellis.app.web.messages import Limits
-from trellis.app.web.pictures import describe_emissions, find_neighbors
-from trellis.app.web.retraining import Retraining
-from trellis.app.web.schema import (
+from trellis.app.web.http.application import Endpoint
+from trellis.app.web.http.errors import RequestError
+from trellis.app.web.http.messages import Limits
+from trellis.app.web.http.schema import (
     Choice,
     Flag,
     Items,
@@ -24,10 +22,12 @@ from trellis.app.web.schema import (
     Text,
     Whole,
 )
+from trellis.app.web.http.workers import Workers
+from trellis.app.web.pictures import describe_emissions, find_neighbors
+from trellis.app.web.retraining import Retraining
 from trellis.app.web.served import Emissions
 from trellis.app.web.session import Session
 from trellis.app.web.static_files import FOLDERS
-from trellis.app.web.workers import Workers
 from trellis.plots.interactive import inline_page
 
 __all__ = ["Page"]

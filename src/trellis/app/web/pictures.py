@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from trellis.app.web.errors import RequestError
-from trellis.app.web.served import Emissions, WordVectors, pack
+from trellis.app.web.http.errors import RequestError
+from trellis.app.web.served import Emissions, WordVectors
 from trellis.errors import InfeasibleError, InputError
+from trellis.plots.interactive import pack
 
 __all__ = ["describe_emissions", "find_neighbors"]
 

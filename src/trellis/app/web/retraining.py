@@ -8,7 +8,7 @@ from typing import Any
 
 from trellis.app.model_files import read_labelled
 from trellis.app.web.correcting import Corrections, key_of
-from trellis.app.web.errors import RequestError
+from trellis.app.web.http.errors import RequestError
 from trellis.app.web.served import ChainModel
 from trellis.app.web.session import Session
 from trellis.errors import TrellisError

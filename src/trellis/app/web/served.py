@@ -10,15 +10,16 @@ from numpy.typing import NDArray
 
 from trellis.app.cli.ctc.emissions import EmissionOptions, build_decoder, read_emissions
 from trellis.app.model_files import open_sequence_model
-from trellis.app.web.errors import RequestError
-from trellis.app.web.messages import Limits
+from trellis.app.web.http.errors import RequestError
+from trellis.app.web.http.messages import Limits
 from trellis.data import tags, text
 from trellis.embeddings.vectors import Vectors
 from trellis.errors import FormatError, InputError
 from trellis.formats import arrays
 from trellis.models.files import load
+from trellis.plots.interactive import sentence_payload
 
-__all__ = ["MAX_CELLS", "ChainModel", "Emissions", "WordVectors", "open_model", "pack"]
+__all__ = ["MAX_CELLS", "ChainModel", "Emissions", "WordVectors", "open_model"]
 
 MAX_CELLS = 1 << 25  # labels² · tokens of a request: 256 MB of pair marginals
 _ARRAYS = (".npy", ".npz")
@@ -115,21 +116,15 @@ class ChainModel:
         """Return the scores of a sentence, with which the page runs the recursions."""
         if not x:
             raise RequestError(422, "the text has no tokens")
-        scores: Any = self.model.scores([x])
-        matrix = scores.transition
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "tokens": name_tokens(x),
-            "columns": name_columns(x),
-            "labels": self.labels,
-            "unary": pack(scores.unary[0]),
-            "transition": pack(matrix[0] if isinstance(matrix, list) else matrix),
-            "start": None if scores.start is None else pack(scores.start),
-            "end": None if scores.end is None else pack(scores.end),
-            "gold": gold,
-            "spans": self.spans,
-        }
+        return sentence_payload(
+            name_tokens(x),
+            self.labels,
+            self.model.scores([x]),
+            name=self.name,
+            columns=name_columns(x),
+            gold=gold,
+            spans=self.spans,
+        )
 
 
 @dataclass
@@ -221,18 +216,6 @@ def _open_emissions(path: Path, symbols: list[str] | None) -> Emissions:
         raise FormatError(f"{path}: has {len(utterances)} utterances: save one to a file")
     scores = np.asarray(utterances[0].emissions, dtype=np.float64)
     return Emissions(path.name, scores, decoder)
-
-
-def pack(array: Any) -> dict[str, Any]:
-    """Return an array of float64 for JSON: its shape, and its bytes as base64, little endian.
-
-    >>> pack(np.zeros((1, 2)))
-    {'shape': [1, 2], 'float64': 'AAAAAAAAAAAAAAAAAAAAAA=='}
-    """
-    from base64 import b64encode
-
-    array = np.ascontiguousarray(array, dtype="<f8")
-    return {"shape": list(array.shape), "float64": b64encode(array.tobytes()).decode()}
 
 
 def name_tokens(x: list[Any]) -> list[str]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from trellis.app.cli.options import DataOptions
 from trellis.app.model_files import read_labelled
 from trellis.app.uncertainty import measure
-from trellis.app.web.errors import RequestError
+from trellis.app.web.http.errors import RequestError
 from trellis.app.web.served import ChainModel
 from trellis.errors import TrellisError
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from trellis.app.web.messages import Reply
+from trellis.app.web.http.messages import Reply
 from trellis.plots import interactive
 
 __all__ = ["FOLDERS", "read_static_files"]

@@ -6,6 +6,22 @@ from trellis.plots.interactive.bundle import (
     inline_page,
     join_modules,
 )
-from trellis.plots.interactive.embedding import embed, modules_once
+from trellis.plots.interactive.embedding import (
+    Lattice,
+    embed,
+    modules_once,
+    pack,
+    sentence_payload,
+)
 
-__all__ = ["STATE_MARK", "as_script_data", "embed", "inline_page", "join_modules", "modules_once"]
+__all__ = [
+    "STATE_MARK",
+    "Lattice",
+    "as_script_data",
+    "embed",
+    "inline_page",
+    "join_modules",
+    "modules_once",
+    "pack",
+    "sentence_payload",
+]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from trellis.app.web.errors import RequestError
+from trellis.app.web.http.errors import RequestError
 
 __all__ = ["MAX_DEPTH", "Limits", "Reply", "Request", "as_json", "parse_json"]
 

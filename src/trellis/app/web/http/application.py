@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from trellis.app.web.errors import RequestError
-from trellis.app.web.guard import Guard, security_headers
-from trellis.app.web.messages import Limits, Receive, Reply, Request, as_json, parse_json
-from trellis.app.web.schema import Record
+from trellis.app.web.http.errors import RequestError
+from trellis.app.web.http.guard import Guard, security_headers
+from trellis.app.web.http.messages import Limits, Receive, Reply, Request, as_json, parse_json
+from trellis.app.web.http.schema import Record
 from trellis.errors import TrellisError
 
 __all__ = ["STREAM", "Application", "Endpoint"]

@@ -14,8 +14,8 @@ import hmac
 import secrets
 from urllib.parse import parse_qs
 
-from trellis.app.web.errors import RequestError
-from trellis.app.web.messages import Reply, Request
+from trellis.app.web.http.errors import RequestError
+from trellis.app.web.http.messages import Reply, Request
 
 __all__ = ["Guard", "security_headers"]
 

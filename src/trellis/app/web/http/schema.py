@@ -9,7 +9,7 @@ document = body.document()                  # for /openapi.json
 import math
 from typing import Any, Protocol
 
-from trellis.app.web.errors import RequestError
+from trellis.app.web.http.errors import RequestError
 
 __all__ = [
     "Choice",

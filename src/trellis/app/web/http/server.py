@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import importlib
 import importlib.util
+import logging
 import signal
 import socket
 import threading
@@ -12,7 +13,7 @@ from typing import Any
 
 import uvicorn
 
-from trellis.app.web.application import Application
+from trellis.app.web.http.application import Application
 from trellis.errors import InputError
 
 __all__ = ["MAX_CONNECTIONS", "MAX_HEAD", "PageServer", "bind"]
@@ -124,7 +125,7 @@ class PageServer(uvicorn.Server):
             app,  # type: ignore[arg-type]
             http=BoundedProtocol,
             ws="none",
-            loop="asyncio",
+            loop="auto",  # uvloop, if it is installed
             lifespan="off",
             log_config=None,
             log_level="warning",
@@ -147,7 +148,9 @@ class PageServer(uvicorn.Server):
             super().run(sockets)
 
     async def on_tick(self, counter: int) -> bool:
-        """Close slow connections; uvicorn calls this every 0.1 s."""
+        """Close slow connections and write the log; uvicorn calls this every 0.1 s."""
+        for handler in logging.getLogger("trellis.serve").handlers:
+            handler.flush()
         if counter % int(_SWEEP * 10) == 0:
             now = time.monotonic()
             for connection in list(self.server_state.connections):

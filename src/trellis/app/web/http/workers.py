@@ -34,6 +34,7 @@ class Workers:
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="trellis-serve")
         self._lock = threading.Lock()
         self._waiting: list[_Waiting] = []
+        self._tokens = 0  # of the waiting requests
         self._busy = 0  # threads that run `_drain`
 
     async def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -48,12 +49,24 @@ class Workers:
         loop = asyncio.get_running_loop()
         entry = _Waiting(key, compute, sequences, loop.create_future())
         with self._lock:
+            if not self._waiting:
+                # Not at once: other requests of this turn of the event loop join the batch.
+                loop.call_soon(self._start, loop)
             self._waiting.append(entry)
-            is_new_thread = self._busy < self.count
-            self._busy += is_new_thread
-        if is_new_thread:
-            self._pool.submit(self._drain, loop)
+            self._tokens += sum(map(len, sequences))
         return await entry.future
+
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start a thread, and more of them if there is much work.
+
+        Threads that have little to compute would only wait for Python's global lock.
+        """
+        with self._lock:
+            wanted = min(self.count, 1 + self._tokens // _BATCH) if self._waiting else 0
+            new_threads = max(0, wanted - self._busy)
+            self._busy += new_threads
+        for _ in range(new_threads):
+            self._pool.submit(self._drain, loop)
 
     def close(self) -> None:
         """Wait for the threads and end them."""
@@ -80,6 +93,7 @@ class Workers:
                 else:
                     rest.append(entry)
             self._waiting = rest
+            self._tokens -= size
             return batch
 
 
