@@ -312,6 +312,45 @@ def test_state_in_the_url_and_page_as_one_file(
     browser.find("#words .labelled")
 
 
+def test_text_never_becomes_markup(browser: Chromium, visit: Callable[..., None]) -> None:
+    attack = "<img src=x onerror=document.title='owned'> <script>document.title='owned'</script>"
+    visit("sentence", text=attack)
+    assert "".join(browser.texts("#words .word")) == attack.replace(" ", "")
+    browser.click("#words .labelled")
+    browser.wait("document.querySelectorAll('.features tbody tr').length > 3")
+    browser.find("#lattice .lattice-scroll").send_keys("\ue014\ue012")  # right, left: read aloud
+    browser.wait("document.querySelector('#lattice .lattice-live').textContent.startsWith('<')")
+    visit("compare", text=attack)
+    visit("correct", text=attack)
+    assert browser.run("return document.querySelectorAll('main img, main script').length") == 0
+    assert "owned" not in browser.run("return document.title")
+
+
+def test_one_model_without_data(
+    browser: Chromium, folder: Path, server: str, visit: Callable[..., None]
+) -> None:
+    with serve(folder, "model.trellis") as url:
+        browser.open(url)
+        browser.find("#words .labelled")
+        browser.run("document.querySelector('.tour')?.close()")
+        visit("compare")
+        assert "second model" in browser.text("main")
+        for view in ("errors", "slices"):
+            visit(view)
+            assert "labelled file" in browser.text("main")
+        assert browser.texts("#views a") == ["Sentence", "Compare", "Errors", "Slices", "Correct"]
+        visit("correct", text="a train to Bern")
+        browser.find("#correct-words").send_keys("u\ue007")  # unknown, then Enter
+        browser.click("#download")
+        file = browser.downloads / "corrections.conll"
+        _wait_for(file.exists)
+        X, y = conll.read(file)
+        assert X == [["a", "train", "to", "Bern"]]
+        assert y[0].count("?") == 1
+    browser.open(server.partition("?")[0])
+    browser.find("#words .labelled")
+
+
 def test_tour_of_three_steps(browser: Chromium, visit: Callable[..., None]) -> None:
     visit("sentence", text=SENTENCE)
     assert not browser.run("return document.querySelector('.tour')")  # only at the first visit
@@ -361,4 +400,5 @@ def test_no_request_went_elsewhere(browser: Chromium, server: str) -> None:
     # A new browser opens chrome://new-tab-page, and saved pages are files: no network is used.
     others = {url.scheme for url in urls} - {"http", "chrome", "chrome-untrusted"}
     assert others <= {"blob", "data", "file"}
-    assert {url.netloc for url in urls if url.scheme == "http"} == {urlsplit(server).netloc}
+    hosts = {url.hostname for url in urls if url.scheme == "http"}
+    assert hosts == {urlsplit(server).hostname} == {"127.0.0.1"}

@@ -88,11 +88,13 @@ export class CompareView {
 					"Start with a second model to compare two: trellis serve first.trellis second.trellis"
 				)
 			);
+		this.session.openFirst(this.numbers[0]);
 		await this.load();
 		await this.listSentences();
 	}
 
 	async load() {
+		if (this.numbers.some(model => !this.session.sentence(model))) return;
 		const request = ++this.sequence || (this.sequence = 1);
 		const payloads = await Promise.all(
 			this.numbers.map(model => this.session.post("/page/scores", { model, ...this.session.sentence(model) }))

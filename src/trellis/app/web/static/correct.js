@@ -103,7 +103,7 @@ export class CorrectView {
 	}
 
 	async open(source) {
-		if (source.text !== undefined && !source.text.trim()) {
+		if (!source) {
 			this.live.textContent =
 				"Type a sentence in the view “Sentence” first, or start with --data to correct the sentences of a file.";
 			return;

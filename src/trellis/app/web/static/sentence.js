@@ -12,7 +12,11 @@ const MINIMA = [
 	[0.0001, "0.01 %"],
 	[0, "0: all"]
 ];
-const EXAMPLE = "any trains from Utrecht to Basel tomorrow evening?";
+const HINTS = {
+	text: "Type a sentence.",
+	columns: "This model reads columns: type one token per line, its columns separated by blanks.",
+	features: "This model reads ready features. Start with --data to open the sentences of a file."
+};
 const SAVED_LABELS = 3,
 	SAVED_POSITIONS = 40; // of which a saved page has the explanations
 
@@ -89,7 +93,17 @@ export class SentenceView {
 	/** Open the sentence of the URL. */
 	async show() {
 		const { session } = this;
-		if (!session.parameters.has("index") && !session.parameters.has("text")) session.set(this.findStart());
+		session.openFirst(this.model);
+		this.showChoice();
+		this.trellis.minimum = session.getNumber("minimum", 0.01);
+		this.minimum.value = String(this.trellis.minimum);
+		this.trellis.count = session.getNumber("k", 5);
+		await this.load(this.readTouched);
+	}
+
+	showChoice() {
+		const { session } = this;
+		this.input.readOnly = session.models[this.model].needs === "features";
 		this.choice.replaceChildren(modelField(session, "chain", () => this.load()));
 		if (session.data) {
 			const index = session.parameters.has("index") ? session.getNumber("index", 0) : null;
@@ -106,15 +120,6 @@ export class SentenceView {
 				button("next ›", step(1))
 			);
 		}
-		this.trellis.minimum = session.getNumber("minimum", 0.01);
-		this.minimum.value = String(this.trellis.minimum);
-		this.trellis.count = session.getNumber("k", 5);
-		await this.load(this.readTouched);
-	}
-
-	findStart() {
-		if (this.session.data && this.session.models[this.model].needs !== "text") return { index: 0 };
-		return { text: EXAMPLE };
 	}
 
 	open(index) {
@@ -123,8 +128,8 @@ export class SentenceView {
 	}
 
 	typed() {
-		performance.mark("trellis-typed");
 		this.session.set({ text: this.input.value, index: null, pins: null, forbid: null, selected: null });
+		this.showChoice();
 		return this.load();
 	}
 
@@ -146,8 +151,9 @@ export class SentenceView {
 
 	async loadNow(touched) {
 		const { session } = this,
-			request = { model: this.model, ...session.sentence(this.model) };
-		if (request.text?.trim() === "" || request.tokens?.length === 0) return this.showEmpty();
+			sentence = session.sentence(this.model),
+			request = { model: this.model, ...sentence };
+		if (!sentence) return this.showEmpty();
 		try {
 			const payload = await session.post("/page/scores", request);
 			this.request = request;
@@ -167,7 +173,7 @@ export class SentenceView {
 
 	showEmpty() {
 		this.element.classList.add("empty");
-		this.status.textContent = "Type a sentence.";
+		this.status.textContent = HINTS[this.session.models[this.model].needs];
 		this.words.replaceChildren();
 	}
 

@@ -1,5 +1,6 @@
 // What the page knows: the models, requests to the server or answers in a saved file, and the state in the URL.
 
+const EXAMPLE = "any trains from Utrecht to Basel tomorrow evening?";
 const STATE_ELEMENT = "trellis-state";
 const STATE_MARK = "\x3c!--state--\x3e"; // of the server; written so that this module does not contain it
 const PARAMETERS = { chain: "model", ctc: "emissions", vectors: "vectors" }; // of the chosen model in the URL
@@ -91,11 +92,20 @@ export class Session {
 		this.parameters = new URLSearchParams(location.hash.slice(1));
 	}
 
-	/** Return the sentence that is open as members of a request: {index}, {text} or {tokens}. */
+	/** Choose a sentence if none is open: the example, or the first of the data if a text cannot be typed. */
+	openFirst(model) {
+		if (this.parameters.has("index") || this.parameters.has("text")) return;
+		if (this.models[model].needs === "text") this.set({ text: EXAMPLE });
+		else if (this.data) this.set({ index: 0 });
+	}
+
+	/** Return the sentence that is open as members of a request: {index}, {text} or {tokens}; null if it is empty. */
 	sentence(model) {
 		if (this.parameters.has("index")) return { index: this.getNumber("index", 0) };
-		const text = this.get("text");
-		return this.models[model]?.needs === "columns" ? { tokens: parseColumns(text) } : { text };
+		const text = this.get("text").trim(),
+			{ needs } = this.models[model];
+		if (!text || needs === "features") return null;
+		return needs === "columns" ? { tokens: parseColumns(text) } : { text: this.get("text") };
 	}
 
 	/** Return the page as one file that needs no server; `replay` asks for everything that it shows. */
