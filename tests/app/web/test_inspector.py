@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from pathlib import Path
 from urllib.parse import quote, urlsplit
@@ -17,7 +18,8 @@ import pytest
 from chromium import Chromium
 from inspected import SPOKEN, serve, write_files
 
-from trellis.data import conll, jsonl
+from trellis import CRF
+from trellis.data import conll, jsonl, samples
 
 pytestmark = pytest.mark.slow
 
@@ -25,6 +27,7 @@ SENTENCE = "put lunch with Tomás on Thursday at half past twelve"
 LABELS = ["O", "B-event", "O", "B-person", "O", "B-date", "O", "B-time", "I-time", "I-time"]
 WORD_LABELS = "#words .labelled small"
 VISITS = count()
+OtherServer = Callable[[str], AbstractContextManager[None]]
 BEST_NODE = "#lattice .t-bestNode"
 
 
@@ -64,6 +67,22 @@ def visit(browser: Chromium) -> Iterator[Callable[..., None]]:
     browser.messages()
     yield open_view
     assert browser.messages() == []
+
+
+@pytest.fixture
+def other_server(browser: Chromium, folder: Path, server: str) -> OtherServer:
+    """Visit a server with other arguments for a while."""
+
+    @contextmanager
+    def visit_other(arguments: str) -> Iterator[None]:
+        with serve(folder, arguments) as url:
+            browser.open(url)
+            browser.find("#tour-skip").click()
+            yield
+        browser.open(server)
+        browser.find("#words .labelled")
+
+    return visit_other
 
 
 def test_labels_change_while_typing(browser: Chromium, visit: Callable[..., None]) -> None:
@@ -327,12 +346,10 @@ def test_text_never_becomes_markup(browser: Chromium, visit: Callable[..., None]
 
 
 def test_one_model_without_data(
-    browser: Chromium, folder: Path, server: str, visit: Callable[..., None]
+    browser: Chromium, other_server: OtherServer, visit: Callable[..., None]
 ) -> None:
-    with serve(folder, "model.trellis") as url:
-        browser.open(url)
+    with other_server("model.trellis"):
         browser.find("#words .labelled")
-        browser.run("document.querySelector('.tour')?.close()")
         visit("compare")
         assert "second model" in browser.text("main")
         for view in ("errors", "slices"):
@@ -347,8 +364,24 @@ def test_one_model_without_data(
         X, y = conll.read(file)
         assert X == [["a", "train", "to", "Bern"]]
         assert y[0].count("?") == 1
-    browser.open(server.partition("?")[0])
-    browser.find("#words .labelled")
+
+
+def test_columns_and_ready_features(
+    browser: Chromium, folder: Path, other_server: OtherServer, visit: Callable[..., None]
+) -> None:
+    X, y = (part[:40] for part in samples.load("train", "calendar"))
+    columns = [[(word, word[-2:]) for word in x] for x in X]
+    CRF(max_iter=10).fit(columns, y).save(folder / "columns.trellis")
+    features = [[[f"w={word}", f"s={word[-2:]}"] for word in x] for x in X]
+    CRF(max_iter=10).fit(features, y).save(folder / "features.trellis")
+    with other_server("columns.trellis features.trellis"):
+        browser.wait("document.querySelector('#status')?.innerText.includes('columns')")
+        visit("sentence", model=0, text="lunch ch\nwith th\nAnn nn")
+        assert browser.texts("#words .word") == ["lunch", "with", "Ann"]
+        visit("sentence", model=1, text="w=lunch s=ch\nw=with s=th\nw=Ann s=nn")
+        assert len(browser.texts("#words .word")) == 3
+        browser.click("#words .labelled")
+        browser.wait("document.querySelector('.features').innerText.includes('w=lunch')")
 
 
 def test_tour_of_three_steps(browser: Chromium, visit: Callable[..., None]) -> None:

@@ -15,7 +15,7 @@ const MINIMA = [
 const HINTS = {
 	text: "Type a sentence.",
 	columns: "This model reads columns: type one token per line, its columns separated by blanks.",
-	features: "This model reads ready features. Start with --data to open the sentences of a file."
+	features: "This model reads ready features: type one token per line, its features separated by blanks."
 };
 const SAVED_LABELS = 3,
 	SAVED_POSITIONS = 40; // of which a saved page has the explanations
@@ -103,7 +103,6 @@ export class SentenceView {
 
 	showChoice() {
 		const { session } = this;
-		this.input.readOnly = session.models[this.model].needs === "features";
 		this.choice.replaceChildren(modelField(session, "chain", () => this.load()));
 		if (session.data) {
 			const index = session.parameters.has("index") ? session.getNumber("index", 0) : null;
@@ -166,14 +165,14 @@ export class SentenceView {
 			if (this.trellis.selected) this.selected();
 			else this.details.showHint();
 		} catch (error) {
-			this.status.textContent = error.message;
+			this.showEmpty(error.message);
 		}
 		return undefined;
 	}
 
-	showEmpty() {
+	showEmpty(reason = HINTS[this.session.models[this.model].needs]) {
 		this.element.classList.add("empty");
-		this.status.textContent = HINTS[this.session.models[this.model].needs];
+		this.status.textContent = reason;
 		this.words.replaceChildren();
 	}
 

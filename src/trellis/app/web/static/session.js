@@ -104,8 +104,8 @@ export class Session {
 		if (this.parameters.has("index")) return { index: this.getNumber("index", 0) };
 		const text = this.get("text").trim(),
 			{ needs } = this.models[model];
-		if (!text || needs === "features") return null;
-		return needs === "columns" ? { tokens: parseColumns(text) } : { text: this.get("text") };
+		if (!text) return null;
+		return needs === "text" ? { text: this.get("text") } : { tokens: parseColumns(text) };
 	}
 
 	/** Return the page as one file that needs no server; `replay` asks for everything that it shows. */
@@ -126,11 +126,11 @@ export class Session {
 	}
 }
 
-/** Return the tokens of a text with one token per line and columns separated by blanks. */
+/** Return the tokens of a text with a token per line. Tabs or blanks separate its columns or features. */
 export function parseColumns(text) {
 	return text
 		.split("\n")
 		.map(line => line.trim())
 		.filter(Boolean)
-		.map(line => line.split(/\s+/));
+		.map(line => line.split(line.includes("\t") ? "\t" : /\s+/));
 }
