@@ -8,14 +8,11 @@ import webbrowser
 from dataclasses import dataclass, field
 from logging.handlers import MemoryHandler
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from trellis.app.cli.declarations import Argument, Option, UsageError
 from trellis.app.cli.options import DataOptions
 from trellis.errors import InputError
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Options", "run"]
 

@@ -12,6 +12,7 @@ from trellis.app.web.http.messages import Limits
 from trellis.app.web.http.schema import (
     Flag,
     Items,
+    Member,
     OneOf,
     Optional,
     Real,
@@ -83,7 +84,7 @@ def build_api(models: list[Any], workers: Workers, limits: Limits) -> dict[str, 
         runner_up_probability=Real(),
         contributions=Items(contribution, 1 << 20),
     )
-    batch = {"sequences": sequences, "model": _MODEL}
+    batch: dict[str, Member] = {"sequences": sequences, "model": _MODEL}
     return {
         "/v1/tag": Endpoint(
             interface.tag,

@@ -10,6 +10,7 @@ from trellis.app.cli.ctc.emissions import read_labels
 from trellis.app.web.api import build_api
 from trellis.app.web.correcting import Corrections
 from trellis.app.web.http.application import Application
+from trellis.app.web.http.errors import RequestError
 from trellis.app.web.http.guard import Guard
 from trellis.app.web.http.messages import Limits, Reply
 from trellis.app.web.http.server import PageServer, bind
@@ -54,6 +55,7 @@ def build_site(options: Any, token: str | None = None) -> Site:
     if options.save is not None and not options.save.is_dir():
         raise InputError(f"{options.save}: --save must be a folder that exists")
     session = Session(models, options.data, options.reading)
+    _read_data(session, options)
     corrections = Corrections(options.save)
     retraining = Retraining(session, corrections, options.train)
     workers = Workers(options.workers or os.cpu_count() or 1)
@@ -75,6 +77,18 @@ def build_site(options: Any, token: str | None = None) -> Site:
         cleanup.callback(part.close)
     url = f"http://{shown}:{port}/?token={guard.token}"
     return Site(PageServer(application, options.timeout), listener, url, cleanup)
+
+
+def _read_data(session: Session, options: Any) -> None:
+    """Read the labelled data, so that an error is shown at once; check that --train exists."""
+    if options.data is not None:
+        try:
+            session.read_data()
+        except RequestError as error:
+            raise InputError(str(error)) from None
+    if options.train is not None:
+        with open(options.train, "rb"):
+            pass
 
 
 def _open_models(options: Any) -> list[Any]:

@@ -15,6 +15,7 @@ from trellis.app.web.http.schema import (
     Choice,
     Flag,
     Items,
+    Member,
     Nullable,
     Optional,
     Real,
@@ -69,15 +70,15 @@ class Page:
     def endpoints(self) -> dict[str, Endpoint]:
         """Return the endpoints by path."""
         sequence = declare_sequence(self.limits)
-        source = {
+        source: dict[str, Member] = {
             "model": Optional(_MODEL, 0),
             "text": Optional(Text(MAX_TEXT)),
             "tokens": Optional(sequence.kinds["array"]),
             "index": Optional(Nullable(Whole(0, _MAX_LENGTH))),
         }
         position = Whole(0, _MAX_LENGTH)
-        edge = {"position": position, "label": _WORD, "runner_up": _WORD}
-        listing = {
+        edge: dict[str, Member] = {"position": position, "label": _WORD, "runner_up": _WORD}
+        listing: dict[str, Member] = {
             "model": Optional(_MODEL, 0),
             "other": Optional(Nullable(_MODEL)),
             "filter": Optional(_FILTER, _FILTER.read({}, "filter")),
@@ -88,14 +89,18 @@ class Page:
         slice_ = Record(
             kind=Choice("word", "label", "unseen", "length"), value=Optional(Nullable(_WORD))
         )
-        slices = {"model": Optional(_MODEL, 0), "slices": Items(slice_, 50)}
-        save = {
+        slices: dict[str, Member] = {"model": Optional(_MODEL, 0), "slices": Items(slice_, 50)}
+        save: dict[str, Member] = {
             "index": Optional(Nullable(Whole(0, _MAX_LENGTH))),
             "tokens": sequence.kinds["array"],
             "labels": Items(Nullable(_WORD), self.limits.max_tokens),
             "format": Optional(Choice("conll", "jsonl"), "conll"),
         }
-        word = {"model": _MODEL, "word": _WORD, "count": Optional(Whole(1, 500), 20)}
+        word: dict[str, Member] = {
+            "model": _MODEL,
+            "word": _WORD,
+            "count": Optional(Whole(1, 500), 20),
+        }
         return {
             "/page/state": self._make(self._state, Record()),
             "/page/scores": self._make(self._scores, Record(**source)),
@@ -124,7 +129,7 @@ class Page:
         path = self.session.data_path
         data = None
         if path is not None:
-            data = {"name": path.name, "size": self.session.size}
+            data = {"name": path.name, "size": len(self.session.read_data().X)}
         return {
             "models": [
                 {

@@ -49,7 +49,7 @@ def _measure(path: Any) -> float | None:
 
     try:
         with wave.open(str(path)) as file:
-            return file.getnframes() / file.getframerate()
+            return float(file.getnframes() / file.getframerate())
     except (wave.Error, EOFError, ZeroDivisionError):
         return None
 

@@ -82,11 +82,12 @@ class Session:
                 self._data[number] = Data(X, y)
             return self._data[number]
 
-    @property
-    def size(self) -> int:
-        """The number of labelled sequences."""
-        number = next(n for n, model in enumerate(self.models) if isinstance(model, ChainModel))
-        return len(self.data(number).X)
+    def read_data(self) -> Data:
+        """Return the labelled data as the first sequence model takes it."""
+        for number, model in enumerate(self.models):
+            if isinstance(model, ChainModel):
+                return self.data(number)
+        raise RequestError(422, "--data needs a sequence model")
 
     def sequence(self, number: int, index: int) -> tuple[list[Any], list[str]]:
         """Return a sequence of the data and its true labels."""

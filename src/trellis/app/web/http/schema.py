@@ -16,6 +16,7 @@ __all__ = [
     "Declaration",
     "Flag",
     "Items",
+    "Member",
     "Nullable",
     "OneOf",
     "Optional",
@@ -238,10 +239,13 @@ class Optional:
         self.item, self.default = item, default
 
 
+Member = Declaration | Optional
+
+
 class Record:
     """An object with these members and no others."""
 
-    def __init__(self, text: str = "", /, **members: Declaration | Optional) -> None:
+    def __init__(self, text: str = "", /, **members: Member) -> None:
         self.text = text
         self.members: dict[str, tuple[Declaration, Optional | None]] = {
             name: (member.item, member) if isinstance(member, Optional) else (member, None)

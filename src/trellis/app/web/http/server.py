@@ -122,7 +122,7 @@ class PageServer(uvicorn.Server):
 
     def __init__(self, app: Application, timeout: float) -> None:
         config = uvicorn.Config(
-            app,  # type: ignore[arg-type]
+            app,
             http=BoundedProtocol,
             ws="none",
             loop="auto",  # uvloop, if it is installed
