@@ -74,7 +74,9 @@ class Chromium:
         return str(self.run("return document.querySelector(arguments[0])?.innerText", selector))
 
     def texts(self, selector: str) -> list[str]:
-        script = "return [...document.querySelectorAll(arguments[0])].map((e) => e.innerText)"
+        """Return the texts of all elements of a selector; those of SVG have no innerText."""
+        script = "return [...document.querySelectorAll(arguments[0])]"
+        script += ".map((e) => e.innerText ?? e.textContent)"
         return [str(text) for text in self.run(script, selector)]
 
     def click(self, selector: str) -> None:

@@ -18,6 +18,10 @@ from trellis.data import conll, samples
 
 _RATE, _SECONDS_PER_FRAME = 8000, 0.04
 SYMBOLS = ["", *" abcdefghijklmnopqrstuvwxyz'"]
+EVERYTHING = (
+    "model.trellis weak.trellis speech.npy speech.wav words.txt --symbols symbols.json "
+    "--data test.conll --train train.conll --save saved"
+)
 SPOKEN = "the trellis is open"
 
 
@@ -42,7 +46,7 @@ def write_emissions(folder: Path) -> None:
         n for letter in spoken for n in [letter] * rng.integers(1, 4) + [0] * rng.integers(1, 4)
     ]
     scores = rng.normal(0, 1, (len(frames), len(SYMBOLS)))
-    scores[np.arange(len(frames)), frames] += 7
+    scores[np.arange(len(frames)), frames] += 5
     log_p = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
     np.save(folder / "speech.npy", log_p.astype(np.float32))
     (folder / "symbols.json").write_text(json.dumps(SYMBOLS), encoding="utf-8")
@@ -56,14 +60,12 @@ def write_emissions(folder: Path) -> None:
 
 
 @contextmanager
-def serve(folder: Path) -> Iterator[str]:
-    """Run ``trellis serve`` with everything in a folder; yield its URL."""
+def serve(folder: Path, arguments: str = EVERYTHING) -> Iterator[str]:
+    """Run ``trellis serve`` in a folder; yield its URL."""
     pytest.importorskip("uvicorn", reason="the extra trellis[web] is not installed")
     pytest.importorskip("starlette", reason="the extra trellis[web] is not installed")
-    (folder / "saved").mkdir()
-    files = ["model.trellis", "weak.trellis", "speech.npy", "speech.wav", "words.txt"]
-    options = "--symbols symbols.json --data test.conll --train train.conll --save saved"
-    command = [sys.executable, "-m", "trellis", "serve", *files, *options.split(), "--no-browser"]
+    (folder / "saved").mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "trellis", "serve", *arguments.split(), "--no-browser"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
