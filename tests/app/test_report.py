@@ -18,6 +18,7 @@ from trellis.app.report.sentences import _choose_examples
 from trellis.errors import InputError
 from trellis.metrics import accuracy, sequence_accuracy, span_f1
 from trellis.models.description import Description
+from trellis.plots.interactive import modules_once
 
 VOID = {"meta"}
 HOSTILE = ["<script>alert(1)</script>", "a & b", "\"q\" 'r'", "</style><b>", "\x00\x1f", "-->"]
@@ -129,15 +130,21 @@ def test_headline_numbers(crf: CRF, data: Any) -> None:
 def test_the_page_loads_no_external_files(crf: CRF, data: Any) -> None:
     page = report(crf, *data)
     parsed = Page(page)
-    assert "http://" not in page
-    assert "https://" not in page
+    assert "://" not in page.replace("http://www.w3.org/2000/svg", "")  # a name, not an address
     assert "url(" not in page
     assert "@import" not in page
-    assert not {"script", "link", "img", "iframe", "object", "use", "image"} & set(parsed.tags)
+    assert not {"link", "img", "iframe", "object", "use", "image"} & set(parsed.tags)
     assert {"src", "xlink:href", "onload", "onclick"}.isdisjoint(k for k, _ in parsed.attributes)
     assert "prefers-color-scheme: dark" in page
     assert "@media print" in page
     assert 'content="width=device-width, initial-scale=1"' in page
+
+
+def remove_lattices(page: str) -> str:
+    """Return a page without the scripts of the lattices. Their data have no < of their own."""
+    assert modules_once() in page
+    page = page.replace(modules_once(), "")
+    return re.sub(r'<script type="application/json" id="sequence-\d+">[^<]+</script>', "", page)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +152,7 @@ def test_the_page_loads_no_external_files(crf: CRF, data: Any) -> None:
 )
 def test_hostile_texts_are_escaped(model: Any) -> None:
     X, y = [HOSTILE, HOSTILE[::-1]] * 3, [HOSTILE, HOSTILE] * 3
-    page = report(model.fit(X, y), X, y, title=HOSTILE[0], source=HOSTILE[3])
+    page = remove_lattices(report(model.fit(X, y), X, y, title=HOSTILE[0], source=HOSTILE[3]))
     parsed = Page(page)
     assert "script" not in parsed.tags
     assert parsed.tags.count("style") == 1
@@ -159,7 +166,7 @@ def test_hostile_span_labels_are_escaped() -> None:
     tags = [f"B-{name}" for name in HOSTILE]
     X = [HOSTILE, ["x", "y", *HOSTILE[2:]]] * 2
     model = CRF(max_iter=3).fit(X, [tags] * 4)
-    page = report(model, X, [tags[::-1], tags] * 2)
+    page = remove_lattices(report(model, X, [tags[::-1], tags] * 2))
     parsed = Page(page)
     assert "script" not in parsed.tags
     assert "<small>&lt;script&gt;alert(1)&lt;/script&gt;</small>" in page

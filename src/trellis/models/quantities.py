@@ -7,12 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis.checks import check_not_empty, one_of
-from trellis.errors import InputError
+from trellis.errors import InputError, TrellisError
 from trellis.inference import chain
 from trellis.inference.chain import Scores
 from trellis.sequences import count_positions
 
 __all__ = ["Quantities"]
+
+# A model in a notebook shows the transitions of this many positions and at most this many labels.
+_POSITIONS, _MAX_SHOWN = 4, 12
 
 
 class Quantities:
@@ -126,6 +129,64 @@ class Quantities:
             pairwise=self.predict_pairwise([x])[0],
             numbers=None if table is None else _read_table(table(scores)[0][0], states, numbers),
         )
+
+    def inspect(self, x: Any, gold: Any = None, *, title: str = "") -> Any:
+        """Return the lattice of one sequence, which a notebook shows and lets the reader change.
+
+        The result has the scores of the sequence; the page computes from them what it shows. So a
+        label can be pinned or forbidden without Python, and ``save("page.html")`` writes a page
+        that works alone. ``gold`` are the true labels.
+
+        >>> from trellis import CRF
+        >>> crf = CRF().fit([["a", "b"], ["b", "a"]], [["A", "B"], ["B", "A"]])
+        >>> crf.inspect(["a", "b", "b"])
+        Lattice(3 tokens, 2 labels)
+        """
+        model: Any = self
+        interactive = import_module("trellis.plots.interactive")
+        scores = self.scores([x])
+        labels = [" → ".join(map(str, state)) for state in self._columns_of_scores()]
+        words = _name_tokens(x, len(cast(Any, scores.unary)[0]))
+        # The columns of a model of second order are not labels.
+        is_shown = gold is not None and len(labels) == len(model.classes_)
+        true = list(map(str, gold)) if is_shown else None
+        payload = interactive.sentence_payload(words, labels, scores, name=title, gold=true)
+        return interactive.Lattice(payload, self.plot(x, gold, title=title or None).svg())
+
+    def _columns_of_scores(self) -> list[tuple[Any, ...]]:
+        """Return the labels that each column of ``scores(X)`` stands for."""
+        model: Any = self
+        states = getattr(model, "label_states_", None)
+        return [(label,) for label in model.classes_] if states is None else list(states)
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        """Return what a notebook shows: scikit-learn's diagram, and a lattice of transitions."""
+        parent = getattr(super(), "_repr_mimebundle_", None)
+        bundle = {"text/plain": repr(self)} if parent is None else dict(parent(**options))
+        if parent is None or "text/html" in bundle:  # else the user wants text
+            bundle["text/html"] = bundle.get("text/html", "") + self._show_transitions()
+        return bundle
+
+    def _show_transitions(self) -> str:
+        """Return the lattice of the model before it sees a sequence; "" if it is not fitted."""
+        model: Any = self
+        try:
+            matrix = np.asarray(model.transition_scores(), dtype=np.float64)
+        except (TrellisError, AttributeError):
+            return ""
+        if not matrix.any():
+            return ""
+        sizes = np.where(np.isfinite(matrix), np.abs(matrix), 0.0)
+        order = np.argsort(-np.maximum(sizes.max(axis=0), sizes.max(axis=1)), kind="stable")
+        shown = np.sort(order[:_MAX_SHOWN])
+        labels = [str(model.classes_[n]) for n in shown]
+        interactive = import_module("trellis.plots.interactive")
+        positions = list(map(str, range(1, _POSITIONS + 1)))
+        scores = Scores([np.zeros((_POSITIONS, len(shown)))], matrix[np.ix_(shown, shown)])
+        payload = interactive.sentence_payload(positions, labels, scores, name="transitions")
+        count = f"{len(shown)} of {len(matrix)} labels, those with the largest weights"
+        caption = f"<p>Transitions alone, before the model sees a sequence: {count}.</p>"
+        return caption + str(interactive.Lattice(payload, "").html())
 
 
 def _read_table(values: NDArray[np.float64], states: Any, name: str | None) -> NDArray[np.float64]:

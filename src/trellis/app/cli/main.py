@@ -34,6 +34,7 @@ COMMANDS = Group(
         "eval": "trellis.app.cli.evaluate",
         "inspect": "trellis.app.cli.inspect",
         "report": "trellis.app.cli.report",
+        "serve": "trellis.app.cli.serve",
         "compare": "trellis.app.cli.compare",
         "check": "trellis.app.cli.check",
         "convert": "trellis.app.cli.convert",

@@ -12,6 +12,7 @@ from trellis.app.report.evaluation import Evaluation
 from trellis.app.report.html import Part
 from trellis.data.tags import Span
 from trellis.plots import lattice
+from trellis.plots.interactive import embed, modules_once, sentence_payload
 
 __all__ = ["render_trellises", "render_worst"]
 
@@ -74,17 +75,38 @@ def render_trellises(evaluation: Evaluation, count: int) -> Iterator[Part]:
         marginals = evaluation.model.predict_marginals([evaluation.X[n]])[0][:, order]
         paths = example.best, example.second, evaluation.y[n]
         drawing = lattice(evaluation.words(n), names, marginals, *paths)
+        figure = _make_interactive(evaluation, n, html.figure(drawing))
         text = f"The best path has probability {best:.3f}"
         text += f", the second best {second:.3f}." if example.second else "."
         body += (
             f"<h3>{html.text(title)}</h3><p class='soft'>{html.text(text)} "
-            f"Sequence {n}.</p>{html.figure(drawing)}"
+            f"Sequence {n}.</p>{figure}"
         )
+    scripts = modules_once() if _has_label_scores(evaluation.model) else ""
     introduction = (
         "Every label at every token; a darker circle is more probable. A labelling is a path from "
-        "left to right. Labels with a probability below 1 % at every token are omitted."
+        "left to right. Labels with a probability below 1 % at every token are omitted. "
+        "Click a circle to pin or forbid its label: the rest is labelled again."
     )
-    yield "trellises", "Trellises", introduction, body
+    yield "trellises", "Trellises", introduction, body + scripts
+
+
+def _make_interactive(evaluation: Evaluation, n: int, figure: str) -> str:
+    """Return the lattice of sequence n; the figure is for readers without JavaScript."""
+    if not _has_label_scores(evaluation.model):
+        return figure
+    facts = {"name": f"Sequence {n}", "gold": evaluation.y[n]}
+    scores = evaluation.model.scores([evaluation.X[n]])
+    payload = sentence_payload(evaluation.words(n), evaluation.labels, scores, **facts)
+    return embed(payload, figure, f"sequence-{n}")
+
+
+def _has_label_scores(model: Any) -> bool:
+    """Return whether ``model.scores`` has a column for each label, which the page needs.
+
+    A model of the user may have no scores, and those of second order have columns for label pairs.
+    """
+    return hasattr(model, "scores") and getattr(model, "order", 1) == 1
 
 
 def _choose_examples(evaluation: Evaluation, count: int) -> list[tuple[str, Candidate]]:

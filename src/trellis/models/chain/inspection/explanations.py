@@ -332,11 +332,7 @@ class FeatureContributions:
         """Return the contributions at position t, largest difference first."""
         contributions = self.features_at(t, labels)
         before = self.chosen[t - 1] if t > 0 else None
-        contributions += self._explain_joint("", t, [(before, y) for y in labels])
-        if before is not None:
-            contributions += self._explain_transition(
-                "into", before, t, [(before, y) for y in labels]
-            )
+        contributions += self.into(t, before, labels)
         if t + 1 < len(self.chosen):
             after = self.chosen[t + 1]
             contributions += self._explain_transition(
@@ -362,6 +358,17 @@ class FeatureContributions:
                 cell = (first * len(self.classes) + second) * len(self.classes) + third
                 scores.append(self.trigrams.get(cell, 0.0))
             contributions.append(Contribution(f"transition:{' → '.join(names)}", 1.0, *scores))
+        return contributions
+
+    def into(self, t: int, before: int | None, labels: tuple[int, int]) -> list[Contribution]:
+        """Return the contributions of the transitions from a label into two labels at position t.
+
+        ``before`` is None at the first position, which only joint features score.
+        """
+        contributions = self._explain_joint("", t, [(before, y) for y in labels])
+        if before is not None:
+            pairs = [(before, y) for y in labels]
+            contributions += self._explain_transition("into", before, t, pairs)
         return contributions
 
     def features_at(self, t: int, labels: tuple[int, int]) -> list[Contribution]:

@@ -1,0 +1,1 @@
+"""The server of ``trellis serve``: the page of the inspector and the JSON interface."""

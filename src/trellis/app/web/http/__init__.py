@@ -1,0 +1,1 @@
+"""HTTP: requests with limits, checks of the caller, batches of work, and the server."""
