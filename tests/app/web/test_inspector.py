@@ -409,6 +409,16 @@ def test_large_trellises_are_drawn_on_a_canvas(
     browser.wait("!document.querySelector('#clear').hidden")
 
 
+def test_report_has_the_same_trellises(browser: Chromium, folder: Path, server: str) -> None:
+    browser.open((folder / "report.html").as_uri())
+    browser.wait("document.querySelectorAll('.lattice-box').length > 1")
+    browser.find(".lattice-scroll").send_keys("x")
+    browser.wait("document.querySelector('[role=status]').innerText.includes('pins have')")
+    assert browser.messages() == []
+    browser.open(server)
+    browser.find("#words .labelled")
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1280, 3840])
 def test_every_view_fits_the_window(
