@@ -311,6 +311,7 @@ def test_state_in_the_url_and_page_as_one_file(
     browser.wait("document.querySelectorAll('#words small')[1]?.innerText === 'O'")
     browser.wait("document.querySelector('.details h2').innerText === 'Tomás'")
     browser.wait("document.querySelectorAll('#paths tbody tr').length === 3")
+    _walk(browser, "errors", "ctc", "sentence")  # views that were open are saved, too
     browser.click("#save-page")
     page = browser.downloads / "trellis-inspector.html"
     _wait_for(page.exists)
@@ -326,9 +327,18 @@ def test_state_in_the_url_and_page_as_one_file(
     browser.wait("document.querySelectorAll('#words small')[1].innerText === 'B-event'")
     browser.click("#words .labelled:nth-child(2)")
     browser.wait("document.querySelectorAll('.features tbody tr').length > 5")
+    _walk(browser, "compare", "slices", "correct", "vectors", "ctc", "errors")
+    assert len(browser.texts("#browse-rows .row")) == 25
     assert {urlsplit(url).scheme for url in browser.requests()[before:]} == {"file"}
     browser.open(server.partition("?")[0])
     browser.find("#words .labelled")
+
+
+def _walk(browser: Chromium, *views: str) -> None:
+    """Open views by their links."""
+    for view in views:
+        browser.click(f"#views [data-view={view}]")
+        browser.wait("document.getElementById('main').dataset.ready === arguments[0]", view)
 
 
 def test_text_never_becomes_markup(browser: Chromium, visit: Callable[..., None]) -> None:
