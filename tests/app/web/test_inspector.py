@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import pytest
-from chromium import Chromium
+from chromium import Chromium, require_chromium
 from inspected import SPOKEN, serve, write_files
 
 from trellis import CRF
@@ -33,6 +33,7 @@ BEST_NODE = "#lattice .t-bestNode"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    require_chromium()  # before a model is trained
     folder = tmp_path_factory.mktemp("inspected")
     write_files(folder)
     return folder
