@@ -25,15 +25,21 @@ _POLL = 0.05
 _PATIENCE = 20.0  # seconds until a condition of the page must be true; generous on a busy machine
 
 
+def require_chromium() -> tuple[Any, Any, str, str]:
+    """Return selenium's modules and the paths of the browser and its driver, or skip the test."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    service = pytest.importorskip("selenium.webdriver.chrome.service")
+    binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not binary or not driver:
+        pytest.skip("chromium and chromium-driver are not installed")
+    return webdriver, service, binary, driver
+
+
 class Chromium:
     """A browser with an empty profile. ``dark`` asks pages for their dark colours."""
 
     def __init__(self, folder: Path, size: tuple[int, int] = (1280, 1000)) -> None:
-        webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-        service = pytest.importorskip("selenium.webdriver.chrome.service")
-        binary, driver = shutil.which("chromium"), shutil.which("chromedriver")
-        if not binary or not driver:
-            pytest.skip("chromium and chromium-driver are not installed")
+        webdriver, service, binary, driver = require_chromium()
         options = webdriver.ChromeOptions()
         options.binary_location = binary
         self.downloads = folder / "downloads"

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import pytest
-from chromium import Chromium
+from chromium import Chromium, require_chromium
 from inspected import SPOKEN, serve, write_files
 
 from trellis import CRF
@@ -33,6 +33,7 @@ BEST_NODE = "#lattice .t-bestNode"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    require_chromium()  # before a model is trained
     folder = tmp_path_factory.mktemp("inspected")
     write_files(folder)
     return folder
@@ -311,6 +312,7 @@ def test_state_in_the_url_and_page_as_one_file(
     browser.wait("document.querySelectorAll('#words small')[1]?.innerText === 'O'")
     browser.wait("document.querySelector('.details h2').innerText === 'Tomás'")
     browser.wait("document.querySelectorAll('#paths tbody tr').length === 3")
+    _walk(browser, "errors", "ctc", "sentence")  # views that were open are saved, too
     browser.click("#save-page")
     page = browser.downloads / "trellis-inspector.html"
     _wait_for(page.exists)
@@ -326,9 +328,18 @@ def test_state_in_the_url_and_page_as_one_file(
     browser.wait("document.querySelectorAll('#words small')[1].innerText === 'B-event'")
     browser.click("#words .labelled:nth-child(2)")
     browser.wait("document.querySelectorAll('.features tbody tr').length > 5")
+    _walk(browser, "compare", "slices", "correct", "vectors", "ctc", "errors")
+    assert len(browser.texts("#browse-rows .row")) == 25
     assert {urlsplit(url).scheme for url in browser.requests()[before:]} == {"file"}
     browser.open(server.partition("?")[0])
     browser.find("#words .labelled")
+
+
+def _walk(browser: Chromium, *views: str) -> None:
+    """Open views by their links."""
+    for view in views:
+        browser.click(f"#views [data-view={view}]")
+        browser.wait("document.getElementById('main').dataset.ready === arguments[0]", view)
 
 
 def test_text_never_becomes_markup(browser: Chromium, visit: Callable[..., None]) -> None:
@@ -407,6 +418,16 @@ def test_large_trellises_are_drawn_on_a_canvas(
     browser.point("#lattice canvas")
     browser.find("#lattice .lattice-scroll").send_keys("p")
     browser.wait("!document.querySelector('#clear').hidden")
+
+
+def test_report_has_the_same_trellises(browser: Chromium, folder: Path, server: str) -> None:
+    browser.open((folder / "report.html").as_uri())
+    browser.wait("document.querySelectorAll('.lattice-box').length > 1")
+    browser.find(".lattice-scroll").send_keys("x")
+    browser.wait("document.querySelector('[role=status]').innerText.includes('pins have')")
+    assert browser.messages() == []
+    browser.open(server)
+    browser.find("#words .labelled")
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

@@ -78,6 +78,7 @@ class Lattice {
 
 	update(view) {
 		this.view = view;
+		this.tip.hidden = true; // its numbers may be old
 		this.width = this.box.clientWidth;
 		const scene = (this.current = new Scene(view, this.width || 800));
 		const { grid } = scene;

@@ -208,7 +208,12 @@ export class CompareView {
 				`The models disagree on ${answer.total.toLocaleString("en")} sentences of ${this.session.data.name}`
 			),
 			rows.length
-				? table("Sentences with disagreements, the least probable first", ["", "sentence (A | B)", "p in A"], rows, [2])
+				? table(
+						"Sentences with disagreements, the least probable first",
+						["number", "sentence (A | B)", "p in A"],
+						rows,
+						[2]
+					)
 				: make("p", { class: "soft" }, "None so far.")
 		);
 		if (answer.progress < 1 && this.element.isConnected)

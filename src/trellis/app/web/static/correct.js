@@ -411,8 +411,4 @@ export class CorrectView {
 			announce(error.message, "error");
 		}
 	}
-
-	async replay() {
-		if (this.source) await this.session.post("/page/scores", { model: this.model, ...this.source });
-	}
 }

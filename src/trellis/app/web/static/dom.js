@@ -130,12 +130,13 @@ export function labelledWords(
 			const asButton = {
 				type: "button",
 				click: () => click(t),
-				"aria-label": `${token}: ${label}${mark ? `, ${mark}` : ""}`
+				"aria-label": `${token} ${label}${mark ? `, ${mark}` : ""}`
 			};
 			return make(
 				click ? "button" : "span",
 				click ? { ...properties, ...asButton } : properties,
 				make("span", { class: "word" }, token),
+				" ",
 				make("small", {}, label)
 			);
 		})

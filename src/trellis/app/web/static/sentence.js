@@ -308,7 +308,12 @@ export class SentenceView {
 		const sum = paths.reduce((total, { path }) => total + trellis.probability(path), 0);
 		this.paths.replaceChildren(
 			make("div", { class: "tools" }, make("h2", {}, "Best labellings"), field("show", count)),
-			table("The best paths and what differs from the first", ["", "probability", "what differs", ""], rows, [1]),
+			table(
+				"The best paths and what differs from the first",
+				["rank", "probability", "what differs", "path"],
+				rows,
+				[1]
+			),
 			make("p", { class: "soft" }, `Together they have ${formatPercent(Math.min(sum, 1))} of the probability.`)
 		);
 	}

@@ -2,6 +2,7 @@
 
 const EXAMPLE = "any trains from Utrecht to Basel tomorrow evening?";
 const STATE_ELEMENT = "trellis-state";
+const RECORDING_POLL = 300; // ms
 const STATE_MARK = "\x3c!--state--\x3e"; // of the server; written so that this module does not contain it
 const PARAMETERS = { chain: "model", ctc: "emissions", vectors: "vectors" }; // of the chosen model in the URL
 
@@ -34,6 +35,10 @@ export class Session {
 		});
 		const answer = await response.json().catch(() => ({ error: `the server answered with status ${response.status}` }));
 		if (!response.ok) throw new Error(answer.error ?? `status ${response.status}`);
+		if (this.recording && answer.progress < 1) {
+			await new Promise(resolve => setTimeout(resolve, RECORDING_POLL)); // a saved page cannot ask again
+			return this.post(path, body);
+		}
 		this.recording?.set(key, answer);
 		return answer;
 	}

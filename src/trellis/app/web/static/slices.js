@@ -151,7 +151,7 @@ export class SlicesView {
 		this.result.replaceChildren(
 			table(
 				"Scores of slices",
-				["sentences", "count", "tokens", "accuracy", "F1", "95 % interval", "0 – 100 %", ""],
+				["sentences", "count", "tokens", "accuracy", "F1", "95 % interval", "0 – 100 %", "remove"],
 				rows,
 				[1, 2, 3, 4, 5]
 			)
