@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trellis.checks import integer_at_least
 from trellis.data import tags
+from trellis.data.shards.corpus import Corpus
 from trellis.errors import InputError, UnseenLabelWarning
 from trellis.metrics import scorer
 from trellis.models.chain.checkpoint import Checkpoint, History, fingerprint
@@ -51,6 +52,8 @@ def read_dev(dev: Any, any_type: bool = False) -> tuple[list[Any], list[Any]] | 
     """Return the development set (X, y) as lists; ``any_type`` as for `sequences`."""
     if dev is None:
         return None
+    if isinstance(dev, Corpus):
+        dev = dev.load()
     if not isinstance(dev, tuple | list) or len(dev) != 2:
         raise InputError(f"dev must be a pair (X, y), not {type(dev).__name__}")
     if not any_type and isinstance(dev[0], list) and dev[0] and isinstance(dev[0][0], str):
