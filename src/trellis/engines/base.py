@@ -67,6 +67,7 @@ class Engine(ABC):
     def task_threads(self) -> int:
         """The number of threads that a task may use."""
 
+    @abstractmethod
     def close(self) -> None:
         """Release the resources of the engine."""
 

@@ -19,7 +19,7 @@ import trellis
 from trellis import native
 from trellis.checks import as_positive
 from trellis.engines.base import Engine, make_blocks
-from trellis.engines.storage import Placed, Shared
+from trellis.engines.storage import Shared
 from trellis.engines.tasks import Block, Task, run_all, run_block
 from trellis.engines.tree import block_size, split
 from trellis.errors import EngineError, InputError, TrellisError
@@ -196,9 +196,7 @@ class Dask(Engine):
                 raise _translate(error) from error
         raise AssertionError("unreachable")
 
-    def _take(
-        self, pending: deque[tuple[Block, Any]], submit: Callable[[Block], Any]
-    ) -> list[Any]:
+    def _take(self, pending: deque[tuple[Block, Any]], submit: Callable[[Block], Any]) -> list[Any]:
         """Remove the first task of `run`, and return its results."""
         block, future = pending.popleft()
         futures = iter([future])
@@ -224,7 +222,7 @@ class Dask(Engine):
 
     def _count_threads(self) -> int:
         self._workers()
-        return max(1, sum(self.client.nthreads().values()))
+        return max(1, int(sum(self.client.nthreads().values())))
 
     def _agree(self) -> str:
         """Return the best instruction set of all workers and of the client."""

@@ -1,4 +1,4 @@
-"""What a task does, on any engine: calls a function for the shards of a block, and adds the results.
+"""What a task does, on any engine: calls a function for each shard of a block, adds the results.
 
 An exception names the shard and, if there is one, the line. A task runs only with the version of
 trellis and the instruction set of the client: another one would give other bits.
@@ -96,7 +96,7 @@ def _call(
         if isinstance(shared, Shared) and storage.dask_worker() is not None:
             shared.spill()
     for number, item in enumerate(block.items, block.first):
-        with errors_name_shard(number, item):
+        with errors_name_shard(getattr(item, "number", number), item):
             ready = item.with_arguments(placed) if isinstance(item, Placed) else item
             yield function(ready, *rest)
 
@@ -118,7 +118,7 @@ def errors_name_shard(number: int, item: Any) -> Iterator[None]:
 
 
 def _place(item: Any, error: TrellisError | None = None) -> str:
-    shard = getattr(item, "item", item)
+    shard = getattr(item, "item", item)  # that of a `Placed`
     name = str(getattr(shard, "name", shard))
     if error is None or error.sequence is None or not hasattr(shard, "line_of"):
         return name

@@ -14,7 +14,6 @@ equals the map that learns all parts in one pass.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray

@@ -188,7 +188,7 @@ class Corpus:
 
 
 def _expand(paths: Paths) -> list[str]:
-    """Return the files of a pattern in the order of their names, or those of a list in its order."""
+    """Return the files of a pattern, sorted by name, or those of a list in its order."""
     if not isinstance(paths, str | os.PathLike):
         names = [os.fspath(path) for path in paths]
     else:

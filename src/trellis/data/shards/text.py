@@ -36,7 +36,7 @@ class TextShard:
     begin: int
     end: int
     format: str
-    columns: Columns = Columns()
+    columns: Columns
     labelled: bool = True
     header: tuple[str, ...] = ()
     """In conll: the lines of the file up to its first row, which starts every later shard."""

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis.checks import as_integer, one_of, sample_weights
+from trellis.data.shards.corpus import Corpus
+from trellis.engines.base import Engine
 from trellis.errors import InputError, TrellisError
 from trellis.estimator import Predictions
 from trellis.formats.parts import Saved
@@ -17,6 +19,7 @@ from trellis.inference.chain import Scores
 from trellis.inference.chain.posterior import posterior_path
 from trellis.models.chain.labels import Label, encode
 from trellis.models.quantities import Quantities
+from trellis.models.sharded.tagging import predict_corpus
 from trellis.models.spans import predict_best_spans
 from trellis.sequences import count_positions, label_lists, sequences
 
@@ -51,7 +54,15 @@ class Decoding(Quantities, Saved, ABC):
     def _compute_scores(self, X: list[Any]) -> Scores:
         """Return the scores of sequences. No sequence is empty."""
 
-    def predict(self, X: Any, known: Any = None, *, decode: str = "viterbi") -> list[list[Label]]:
+    def predict(
+        self,
+        X: Any,
+        known: Any = None,
+        *,
+        decode: str = "viterbi",
+        engine: Engine | None = None,
+        to: Any = None,
+    ) -> Any:
         """argmax_y p(y | x) for each sequence, or the labels of another decoder.
 
         ``known`` has, like y, a label, a set of labels or None for each position. The result is
@@ -62,8 +73,18 @@ class Decoding(Quantities, Saved, ABC):
         - "mbr": the largest expected F1 of spans, over all sequences of X together. So the labels
           of a sequence depend on the others; for single sequences, use ``predict_spans`` with
           ``min_probability``.
+
+        X may be a `trellis.data.Corpus` larger than the memory. ``engine`` then labels its shards,
+        by default `trellis.engines.Local`. With the folder ``to``, the result is the list of the
+        files that were written there, one for each shard; files that exist are not written again.
         """
         one_of(decode, DECODERS, "decode")
+        if isinstance(X, Corpus):
+            if known is not None:
+                raise InputError("known cannot be used with a Corpus")
+            return predict_corpus(self, X, engine, to, decode)
+        if engine is not None or to is not None:
+            raise InputError("engine and to need a trellis.data.Corpus as X, which has shards")
         if decode == "mbr":
             return self._predict_best_spans(X, known)
         decoder = chain.viterbi if decode == "viterbi" else posterior_path

@@ -86,8 +86,12 @@ def encode_shard(part: Part, shared: Shared) -> Arrays:
     if constraints:
         constraints.check(labels, lengths)
     batch = encoder.features.find(X) if X else empty_batch(encoder.features)
-    arrays = {"lengths": batch.lengths, "label": labels.label, "allowed": labels.allowed}
-    arrays["weight"] = part.weight
+    arrays: dict[str, NDArray[Any] | None] = {
+        "lengths": batch.lengths,
+        "label": labels.label,
+        "allowed": labels.allowed,
+        "weight": part.weight,
+    }
     for name, rows in (("rows", batch.rows), ("edges", batch.edges)):
         if rows is not None:
             arrays |= {f"{name}.begin": rows.begin, f"{name}.id": rows.id}

@@ -112,12 +112,11 @@ def _fit(model: Any, corpus: Corpus, sample_weight: Any, engine: Engine, run: Tr
     problem = CorpusProblem(
         engine,
         placed,
-        Shared(terms),
-        layout.size,
-        sum(found.sequences),
-        float(model.l1),
-        model.l2_,
-        model.n_jobs,
+        terms,
+        n_sequences=sum(found.sequences),
+        l1=float(model.l1),
+        l2=model.l2_,
+        n_jobs=model.n_jobs,
     )
     state = run.resume([np.frombuffer(bytes.fromhex(cells.digest), np.uint8)], w0)
     run.finish(solve(model, problem, w0, run, state), problem)

@@ -17,6 +17,7 @@ from trellis import _core
 from trellis.engines.base import Engine, add_in_place
 from trellis.engines.storage import Placed, Shared, checkout, give_back
 from trellis.errors import InputError
+from trellis.models.chain.problem import Problem
 from trellis.models.chain.weights import WeightLayout
 from trellis.models.sharded.encoding import ShardData
 from trellis.optim.result import Objective, Vector
@@ -36,22 +37,23 @@ class Terms:
     end: Any
 
 
-@dataclass(eq=False)
-class CorpusProblem:
-    """The training problem of a corpus, with the attributes of `Problem`."""
+class CorpusProblem(Problem):
+    """The training problem of a corpus."""
 
-    engine: Engine
-    placed: list[Placed]
-    terms: Shared
-    size: int
-    n_sequences: int
-    l1: float
-    l2: float
-    n_jobs: int | None
-
-    def loss(self, w: Vector) -> float:
-        """Return the loss of weights, without the L1 term."""
-        return self.objective()(w, np.empty_like(w))
+    def __init__(
+        self,
+        engine: Engine,
+        placed: list[Placed],
+        terms: Terms,
+        *,
+        n_sequences: int,
+        l1: float,
+        l2: float,
+        n_jobs: int | None,
+    ) -> None:
+        super().__init__(None, n_sequences, terms.by_step, l1, l2, n_jobs)
+        self.engine, self.placed = engine, placed
+        self.size, self._terms = terms.layout.size, Shared(terms)
 
     def objective(self) -> Objective:
         """Return ``objective(w, gradient) -> loss``, without the L1 term."""
@@ -63,7 +65,7 @@ class CorpusProblem:
             total = self.engine.sum(
                 evaluate_shard,
                 self.placed,
-                self.terms,
+                self._terms,
                 w,
                 l2_of_task,
                 self.engine.task_threads,
