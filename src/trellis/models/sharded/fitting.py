@@ -81,6 +81,7 @@ def _fit(model: Any, corpus: Corpus, sample_weight: Any, engine: Engine, run: Tr
     prototype = Prototype(initial_features(model, first_sequences(corpus)), any_type)
     run.draw(None, f"pass 1 of {len(corpus.shards)} shards: vocabulary")
     found = survey(engine, corpus, prototype)
+    assert found.attributes is not None  # the first sequences exist
     features = restore(prototype.features, found.attributes)
     labels = _encode_classes(model, found)
     # Pass 2: numbers on the disks of the workers.

@@ -39,7 +39,8 @@ class Prototype:
 class Survey:
     """What pass 1 finds in one shard, or in consecutive shards."""
 
-    attributes: Attributes
+    attributes: Attributes | None
+    """None without a sequence."""
     labels: frozenset[Label]
     is_partial: bool
     """True if some label is unknown."""
@@ -48,8 +49,11 @@ class Survey:
     tokens: int
 
     def __add__(self, other: Survey) -> Survey:
+        attributes = self.attributes or other.attributes
+        if self.attributes is not None and other.attributes is not None:
+            attributes = merge(self.attributes, other.attributes)
         return Survey(
-            merge(self.attributes, other.attributes),
+            attributes,
             self.labels | other.labels,
             self.is_partial or other.is_partial,
             self.sequences + other.sequences,
@@ -67,11 +71,13 @@ def _survey_shard(shard: Shard, shared: Shared) -> Survey:
     prototype: Prototype = shared.value
     X, y, lengths = read_labelled(shard, prototype.any_type)
     features = copy.deepcopy(prototype.features)
-    if len(X):
+    attributes = None
+    if X:
         features.learn(X)
+        attributes = attributes_of(features)
     encoded = encode(y, lengths)
     return Survey(
-        attributes_of(features),
+        attributes,
         frozenset(encoded.classes),
         encoded.allowed is not None,
         (len(X),),

@@ -1,0 +1,186 @@
+"""The tree of sums, the files and the memory of tasks, and the engine of one machine."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trellis.engines import Local, storage
+from trellis.engines.base import Engine, make_blocks
+from trellis.engines.storage import Placed, Shared, checkout, give_back
+from trellis.engines.tasks import Task, run_block
+from trellis.engines.tree import TreeSum, block_size, split
+from trellis.errors import EngineError, InputError
+
+
+def joined(a: Any, b: Any) -> str:
+    return f"({a}{b})"
+
+
+def tree(items: list[str]) -> str:
+    """Return the sum by the definition."""
+    if len(items) == 1:
+        return items[0]
+    first = max(1 << k for k in range(20) if 1 << k < len(items))
+    return joined(tree(items[:first]), tree(items[first:]))
+
+
+@pytest.mark.parametrize("n", range(1, 40))
+def test_blocks_of_any_size_are_subtrees(n: int) -> None:
+    items = [chr(97 + i) for i in range(n)]
+    assert n == 1 or split(n) == max(1 << k for k in range(20) if 1 << k < n)
+    for size in (1, 2, 4, 8, 64):
+        total = TreeSum(joined)
+        for begin in range(0, n, size):
+            part = TreeSum(joined)
+            for item in items[begin : begin + size]:
+                part.push(item)
+            total.push(part.result())
+        assert total.result() == tree(items)
+    assert n // block_size(n, 5) >= min(n, 5)
+
+
+def double(x: Any) -> Any:
+    return 2 * x
+
+
+def fail_at(x: Any, wrong: int) -> int:
+    if x == wrong:
+        raise InputError(f"{x} is wrong")
+    return int(x)
+
+
+def as_array(x: int, offset: Shared) -> dict[str, Any]:
+    with open(os.environ["TRELLIS_TEST_LOG"], "a") as log:
+        log.write(f"{x}\n")
+    return {"x": np.array([x + offset.value]), "none": np.zeros((0, 3))}
+
+
+def get(placed: Placed, factor: Any) -> Any:
+    return factor * placed.load()["x"]
+
+
+ENGINES = {
+    "1": lambda: Local(1),
+    "2": lambda: Local(2),
+    "3": lambda: Local(3),
+    "processes": lambda: Local(2, processes=True),
+}
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_three_verbs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "log"
+    monkeypatch.setenv("TRELLIS_TEST_LOG", str(log))
+    random = np.random.default_rng(0).standard_normal(37) * 10.0 ** np.arange(37)
+    engine = ENGINES[name]()
+    try:
+        expected = TreeSum(lambda a, b: a + b)
+        for x in random:
+            expected.push(2 * x)
+        assert engine.sum(double, list(random)) == expected.result()
+        assert list(engine.run(double, list(range(20)))) == list(range(0, 40, 2))
+        placed = engine.place(as_array, list(range(9)), Shared(100))
+        for _ in range(2):
+            assert engine.sum(get, placed, np.array([3.0])) == 3 * sum(range(100, 109))
+        assert sorted(map(int, log.read_text().split())) == list(range(9))  # each one once
+        with pytest.raises(InputError, match=r"shard 7 \(7\): 7 is wrong"):
+            list(engine.run(fail_at, list(range(9)), 7))
+        with pytest.raises(InputError, match=r"shard 3 \(3\): 3 is wrong"):
+            engine.sum(fail_at, list(range(9)), 3)
+        assert engine.sum(double, [1]) == 2  # the engine works after an error
+    finally:
+        engine.close()
+    assert not Path(engine.folder).exists()
+
+
+def end_process(x: int) -> int:
+    os._exit(x)
+
+
+def test_a_killed_process() -> None:
+    engine = Local(1, processes=True)
+    with pytest.raises(EngineError, match="was killed"):
+        engine.sum(end_process, [1])
+    assert engine.sum(double, [1]) == 2
+    engine.close()
+
+
+def test_settings_of_the_client(tmp_path: Path) -> None:
+    task = Task.here(str(tmp_path), 1)
+    block = make_blocks([1, 2], 2)[0][0]
+    assert run_block(task, double, lambda a, b: a + b, block) == 6
+    other = Task("9.9", task.isa, None, 1)
+    with pytest.raises(EngineError, match=r"but the client has 9\.9: install the same version"):
+        run_block(other, double, joined, block)
+    other = Task(task.version, "x86-64-v9", None, 1)
+    with pytest.raises(EngineError, match="cannot run the instruction set x86-64-v9"):
+        run_block(other, double, joined, block)
+
+
+def test_an_engine_has_arguments() -> None:
+    with pytest.raises(InputError, match="n_jobs is 0"):
+        Local(0)
+    with pytest.raises(InputError, match="cache_bytes is 0"):
+        Local(cache_bytes=0)
+    with pytest.raises(TypeError):
+        Engine()  # type: ignore[abstract]
+
+
+def test_shared_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "_SHARED_VALUES", 1)
+    shared = Shared([1, 2])
+    copies = [pickle.loads(pickle.dumps(shared))]
+    shared.spill(str(tmp_path))
+    shared.spill(str(tmp_path))
+    copies.append(pickle.loads(pickle.dumps(shared)))
+    for copy in (shared, *copies):
+        assert Shared("another").value == "another"  # drops the value from memory
+        assert copy.value == [1, 2]
+        assert copy.digest == shared.digest
+    assert len(pickle.dumps(shared)) < 500
+    assert len(list(tmp_path.iterdir())) == 1
+    function = eval("lambda x: x + 1")
+    monkeypatch.setattr(storage, "_values", storage.OrderedDict())
+    assert pickle.loads(pickle.dumps(Shared(function))).value(1) == 2
+
+
+def test_prepared_objects_have_a_limit() -> None:
+    storage.configure(None, 100)
+    built = []
+
+    def build() -> tuple[int, str]:
+        built.append(1)
+        return 40, "x"
+
+    for key in ("a", "b", "c"):
+        give_back(key, checkout(key, build))
+    assert len(built) == 3
+    item = checkout("c", build)
+    assert len(built) == 3
+    checkout("c", build)  # one task alone uses an object
+    assert len(built) == 4
+    give_back("c", item)
+    checkout("a", build)  # dropped: 3 times 40 is above 100
+    assert len(built) == 5
+    give_back("large", (101, "y"))
+    checkout("large", build)
+    assert len(built) == 6
+
+
+def test_a_failed_placement_leaves_nothing(tmp_path: Path) -> None:
+    def wrong(item: int) -> dict[str, Any]:
+        raise OSError(28, "No space left on device", "/scratch/x")
+
+    engine = Local(1, folder=str(tmp_path))
+    placed = engine.place(wrong, [3])
+    with pytest.raises(EngineError, match=r"shard 0 \(3\) on host .*: /scratch/x: No space left"):
+        engine.sum(get, placed, 1)
+    assert not list(tmp_path.iterdir())
+    engine.close()
+    assert tmp_path.exists()  # the folder of the user stays
