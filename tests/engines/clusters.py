@@ -14,7 +14,7 @@ from trellis.data import Corpus
 
 __all__ = ["SHARD", "cluster", "digest", "write_corpus"]
 
-SHARD = 600  # bytes: about 20 shards
+SHARD = 400  # bytes: about 20 shards
 _WORDS = ["the", "dog", "Ann", "sings", "New", "York", "of", "3", "x-ray", "a", "cat"]
 
 
@@ -27,7 +27,7 @@ def cluster(workers: int, **options: Any) -> Iterator[Any]:
         LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
-            dashboard_address=None,
+            dashboard_address=":0",
             silence_logs=50,
             **options,
         ) as local,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -38,7 +39,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 @pytest.fixture(scope="module")
 def expected(corpus: Corpus) -> str:
-    return digest(CRF(max_iter=15).fit(corpus, engine=Local(1)))
+    return digest(CRF(max_iter=8).fit(corpus, engine=Local(1)))
 
 
 def double(x: Any) -> Any:
@@ -57,7 +58,7 @@ def vector(x: Any, w: Any) -> Any:
 
 def test_two_workers(client: Any, corpus: Corpus, expected: str) -> None:
     engine = Dask(client)
-    model = CRF(max_iter=15).fit(corpus, engine=engine)
+    model = CRF(max_iter=8).fit(corpus, engine=engine)
     assert digest(model) == expected
     assert model.isa_ == engine.isa == native.isa()
     for settings in ({"l1": 0.3}, {"constraints": [("L0", "L2")], "solver": "gradient"}):
@@ -71,9 +72,9 @@ def test_two_workers(client: Any, corpus: Corpus, expected: str) -> None:
 def test_shards_in_any_order(client: Any, corpus: Corpus, expected: str) -> None:
     """Blocks of every size, on workers that take different times."""
     engine = Dask(client)
-    for n_blocks in (1, 3, 7, 1000):
+    for n_blocks in (1, 3, 1000):
         engine._n_blocks = n_blocks
-        assert digest(CRF(max_iter=15).fit(corpus, engine=engine)) == expected
+        assert digest(CRF(max_iter=8).fit(corpus, engine=engine)) == expected
 
 
 def sleepy(x: Any) -> Any:
@@ -102,6 +103,7 @@ def test_run_in_order_with_few_tasks_at_a_time(client: Any, tmp_path: Path) -> N
     names = [key for key in client.futures if "trellis-run" in str(key)]
     assert len(names) <= 2 * module._WAITING
     assert list(results) == list(range(2, 60, 2))
+    gc.collect()
     assert not [key for key in client.futures if "trellis-run" in str(key)]
 
 
@@ -121,7 +123,7 @@ def test_errors_name_the_shard(client: Any, tmp_path: Path) -> None:
         CRF().fit(shards, engine=engine)
     path.unlink()
     with pytest.raises(FormatError, match=r"shard 0 \(.*train\.conll: cannot be read: No such"):
-        engine.sum(double, [1]) and CRF().fit(shards, engine=engine)
+        CRF().fit(shards, engine=engine)
 
 
 def test_predict(client: Any, corpus: Corpus, tmp_path: Path) -> None:
@@ -133,7 +135,7 @@ def test_predict(client: Any, corpus: Corpus, tmp_path: Path) -> None:
 
 
 def test_client_and_scheduler(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="client must be a distributed.Client"):
+    with pytest.raises(InputError, match=r"client must be a distributed\.Client"):
         Dask(3)
     monkeypatch.setattr(module, "_CONNECT_SECONDS", 0.5)
     with pytest.raises(EngineError, match=r"scheduler tcp://127\.0\.0\.1:1: no answer"):
@@ -151,6 +153,7 @@ def change_version(version: str) -> None:
 
 
 def change_isas(names: list[str]) -> None:
+    native.use_isa(names[0])
     native.available_isas = lambda: tuple(names)
 
 
@@ -205,7 +208,7 @@ def test_a_disk_without_space(client: Any, tmp_path: Path) -> None:
     shards = Corpus.text(write_corpus(tmp_path), shard=4 * SHARD)  # features that no worker has
     client.run(limit_files)
     try:
-        with pytest.raises(EngineError, match=r"shard \d+ .* on worker tcp://.*: .*[Ff]ile"):
+        with pytest.raises(EngineError, match=r"shard \d+ .* on worker tcp://.*: File too large"):
             CRF().fit(shards, engine=Dask(client))
     finally:
         client.run(allow_files)
@@ -222,11 +225,11 @@ def test_a_worker_joins_and_one_leaves(corpus: Corpus, expected: str) -> None:
             if progress.iteration == 3:
                 client.cluster.scale(2)
                 client.wait_for_workers(2)
-            if progress.iteration == 6:
+            if progress.iteration == 5:
                 kill_worker(client, 0)
 
-        model = CRF(max_iter=15).fit(corpus, engine=engine, callback=change)
-        assert len(steps) == 15
+        model = CRF(max_iter=8).fit(corpus, engine=engine, callback=change)
+        assert len(steps) == 8
         assert digest(model) == expected
 
 
@@ -240,7 +243,7 @@ def kill_worker(client: Any, n: int) -> None:
 @pytest.mark.parametrize("workers", [1, 4, 8])
 def test_numbers_of_workers(workers: int, corpus: Corpus, expected: str) -> None:
     with cluster(workers) as client:
-        assert digest(CRF(max_iter=15).fit(corpus, engine=Dask(client))) == expected
+        assert digest(CRF(max_iter=8).fit(corpus, engine=Dask(client))) == expected
 
 
 @pytest.mark.slow
@@ -268,7 +271,7 @@ def test_killed_workers(corpus: Corpus, expected: str) -> None:
         thread.start()
         try:
             while len(kills) < 5:
-                assert digest(CRF(max_iter=15).fit(corpus, engine=engine)) == expected
+                assert digest(CRF(max_iter=8).fit(corpus, engine=engine)) == expected
         finally:
             stop.set()
             thread.join()
@@ -283,13 +286,13 @@ from trellis.engines import Dask
 from trellis.models.chain.checkpoint import Checkpoint
 
 def end(progress):
-    if progress.iteration == 7:
+    if progress.iteration == 5:
         os.kill(os.getpid(), signal.SIGKILL)
 
 if __name__ == "__main__":
     scheduler, path, shard, file = sys.argv[1:]
     corpus = Corpus.text(path, shard=int(shard))
-    CRF(max_iter=15).fit(
+    CRF(max_iter=8).fit(
         corpus, engine=Dask(scheduler), checkpoint=Checkpoint(file, every=2), callback=end
     )
 """
@@ -309,11 +312,11 @@ def test_a_killed_client_resumes(
     assert done.returncode == -signal.SIGKILL
     assert file.exists()
     iterations: list[int] = []
-    model = CRF(max_iter=15).fit(
+    model = CRF(max_iter=8).fit(
         corpus,
         engine=Dask(client),
         checkpoint=folder,
         callback=lambda progress: iterations.append(progress.iteration),
     )
-    assert iterations[0] == 7
+    assert iterations[0] == 5
     assert digest(model) == expected

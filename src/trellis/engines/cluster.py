@@ -82,12 +82,13 @@ class Dask(Engine):
             slices = [slice(begin, begin + _SLICE) for begin in range(0, length, _SLICE)]
 
         def submit() -> list[Any]:
+            homes = self._find_homes([block.first for block in blocks])
             shared = [self._broadcast(argument) for argument in (*placed, *arguments)]
             leaves = [
                 self._submit(
-                    name, run_block, self._task(), function, add, block, *shared, home=block.first
+                    name, run_block, self._task(), function, add, block, *shared, worker=home
                 )
-                for block in blocks
+                for block, home in zip(blocks, homes, strict=True)
             ]
             return [self._submit_tree(name, _slices_of(self, leaves, part), add) for part in slices]
 
@@ -138,12 +139,12 @@ class Dask(Engine):
         return self._submit(f"{name}-sum", add_values, add, left, right)
 
     def _submit(
-        self, name: str, function: Callable[..., Any], *arguments: Any, home: int | None = None
+        self, name: str, function: Callable[..., Any], *arguments: Any, worker: str | None = None
     ) -> Any:
-        """Return the future of a task; ``home`` is the block whose files its worker should have."""
+        """Return the future of a task; it runs on ``worker`` if that is alive."""
         options: dict[str, Any] = {"key": f"trellis-{name}-{next(_numbers)}", "pure": False}
-        if home is not None:
-            options |= {"workers": [self._home_of(home)], "allow_other_workers": True}
+        if worker is not None:
+            options |= {"workers": [worker], "allow_other_workers": True}
         return self.client.submit(function, *arguments, **options)
 
     def _broadcast(self, argument: Any) -> Any:
@@ -163,16 +164,21 @@ class Dask(Engine):
         with dask.config.set({_LARGE_GRAPH: "1TB"}):
             return self._submit(name, identity, value)
 
-    def _home_of(self, block: int) -> str:
-        """Return the worker of a block; a block of a lost worker gets the one with the fewest."""
+    def _find_homes(self, blocks: list[int]) -> list[str]:
+        """Return the worker of each block, which has its files if it is still alive.
+
+        Blocks of a lost worker go to the workers with the fewest.
+        """
         workers = self._workers()
-        if self._homes.get(block) not in workers:
-            load = dict.fromkeys(workers, 0)
-            for address in self._homes.values():
-                if address in load:
-                    load[address] += 1
-            self._homes[block] = min(sorted(load), key=load.__getitem__)
-        return self._homes[block]
+        load = dict.fromkeys(sorted(workers), 0)
+        for block in blocks:
+            if self._homes.get(block) in load:
+                load[self._homes[block]] += 1
+        for block in blocks:
+            if self._homes.get(block) not in load:
+                self._homes[block] = min(load, key=load.__getitem__)
+                load[self._homes[block]] += 1
+        return [self._homes[block] for block in blocks]
 
     # ---- results
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,7 +174,8 @@ class Placed:
         temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
         try:
             for name, array in self.function(self.item, *self.arguments).items():
-                np.save(temporary / f"{name}.npy", array, allow_pickle=False)
+                with open(temporary / f"{name}.npy", "wb") as file:
+                    np.save(_Writer(file), array, allow_pickle=False)
             os.replace(temporary, folder)
         except BaseException as error:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -187,6 +188,16 @@ class Placed:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+
+
+class _Writer:
+    """A file with the method write alone, so that NumPy writes by it.
+
+    For a file object, NumPy calls fwrite of C, whose errors do not say that the disk is full.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.write = file.write
 
 
 def checkout(key: str, build: Callable[[], tuple[int, Any]]) -> tuple[int, Any]:

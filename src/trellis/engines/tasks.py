@@ -19,7 +19,7 @@ from trellis.engines.storage import Placed, Shared
 from trellis.engines.tree import TreeSum
 from trellis.errors import EngineError, TrellisError
 
-__all__ = ["Block", "Task", "run_all", "run_block"]
+__all__ = ["Block", "Task", "errors_name_shard", "run_all", "run_block"]
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,12 @@ def _call(
     """Yield function(item, …); the first ``block.placed`` arguments are those of the items."""
     task.prepare()
     placed, rest = arguments[: block.placed], arguments[block.placed :]
-    for shared in arguments:
-        if isinstance(shared, Shared) and storage.dask_worker() is not None:
-            shared.spill()
+    on_cluster = storage.dask_worker() is not None
     for number, item in enumerate(block.items, block.first):
         with errors_name_shard(getattr(item, "number", number), item):
+            for shared in arguments:
+                if on_cluster and isinstance(shared, Shared):
+                    shared.spill()
             ready = item.with_arguments(placed) if isinstance(item, Placed) else item
             yield function(ready, *rest)
 

@@ -159,10 +159,10 @@ def test_sample_weights() -> None:
 
 def test_warm_start_with_new_labels_and_words() -> None:
     X, y = make_data()
-    new_X = [[*x, "new"] for x in X[:20]]
-    new_y = [[*labels, "B-R"] for labels in y[:20]]
+    other_words = [[*x, "new"] for x in X[:20]]
+    other_labels = [[*labels, "B-R"] for labels in y[:20]]
     models = []
-    for second in ((new_X, new_y), (make_corpus(new_X, new_y, 4),)):
+    for second in ((other_words, other_labels), (make_corpus(other_words, other_labels, 4),)):
         model = CRF(max_iter=5, warm_start=True).fit(X, y)
         models.append(model.fit(*second))
     assert_same_model(models[1], models[0], exact=False)

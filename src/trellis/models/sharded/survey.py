@@ -17,6 +17,7 @@ from trellis.checks import check_not_empty
 from trellis.data.shards.corpus import Corpus, Shard
 from trellis.engines.base import Engine
 from trellis.engines.storage import Shared
+from trellis.engines.tasks import errors_name_shard
 from trellis.errors import InputError
 from trellis.features.merging import Attributes, attributes_of, merge
 from trellis.features.vectorizer import FeatureMap
@@ -99,8 +100,9 @@ def read_labelled(shard: Shard, any_type: bool) -> tuple[list[Any], list[Any], N
 
 def first_sequences(corpus: Corpus) -> list[Any]:
     """Return the sequences of the first shard that has one; they decide the kind of features."""
-    for shard in corpus.shards:
-        X = shard.read()[0]
+    for number, shard in enumerate(corpus.shards):
+        with errors_name_shard(number, shard):
+            X = shard.read()[0]
         if X:
             return X
     raise InputError("the corpus is empty: at least one sequence is needed")
