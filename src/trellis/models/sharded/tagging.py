@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trellis.data import conll, jsonl
+from trellis.data import conll, files, jsonl
 from trellis.data.atomic import replacing
 from trellis.data.shards.corpus import Corpus, Shard
+from trellis.data.shards.text import TextShard
 from trellis.engines.base import Engine
 from trellis.engines.local import Local
 from trellis.engines.storage import Shared, digest_of
@@ -28,8 +29,6 @@ __all__ = ["predict_corpus"]
 
 MANIFEST = "trellis.json"
 """The file that says which model and which corpus the output files belong to."""
-_OUTPUTS = {"jsonl": ("jsonl", jsonl.write)}
-_DEFAULT = ("conll", conll.write)
 
 
 @dataclass(frozen=True)
@@ -89,12 +88,29 @@ def _run(model: Any, engine: Engine, jobs: list[Job], decode: str) -> Iterator[A
 
 
 def _label_shard(job: Job, shared: Shared, decode: str) -> Any:
-    X, _ = job.shard.read()
-    y = [list(labels) for labels in shared.value.predict(X, decode=decode)]
+    model, shard = shared.value, job.shard
+    rows: list[list[str]] | None = None
+    if isinstance(shard, TextShard) and not shard.labelled:
+        # The columns of a token are those of the training data; the output has all columns.
+        width = model.describe().columns or 1
+        sequences = list(shard.sequences(width, getattr(model, "corpus_layout_", None)))
+        X: list[Any] = [sequence.tokens for sequence in sequences]
+        rows = [sequence.rows for sequence in sequences]
+    else:
+        X, _ = shard.read()
+    y = [[*labels] for labels in model.predict(X, decode=decode)]
     if job.path is None:
         return y
-    _output(job.shard)[1](job.path, X, [[str(label) for label in labels] for labels in y])
+    names = [[str(label) for label in labels] for labels in y]
+    if rows is None or _suffix(shard) == "jsonl":
+        (jsonl if _suffix(shard) == "jsonl" else conll).write(job.path, X, names)
+    else:
+        files.write(job.path, map(_format_rows, rows, names))
     return job.path
+
+
+def _format_rows(rows: list[str], labels: list[str]) -> str:
+    return "".join(f"{row}\t{label}\n" for row, label in zip(rows, labels, strict=True)) + "\n"
 
 
 def _plan(model: Any, corpus: Corpus, folder: Path, decode: str) -> list[Job]:
@@ -125,11 +141,11 @@ def _plan(model: Any, corpus: Corpus, folder: Path, decode: str) -> list[Job]:
         with replacing(path) as file:
             file.write(json.dumps(manifest).encode())
     return [
-        Job(n, shard, str(folder / f"{n:06d}.{_output(shard)[0]}"))
+        Job(n, shard, str(folder / f"{n:06d}.{_suffix(shard)}"))
         for n, shard in enumerate(corpus.shards)
     ]
 
 
-def _output(shard: Shard) -> tuple[str, Any]:
-    """Return the suffix of the output file of a shard, and the function that writes it."""
-    return _OUTPUTS.get(getattr(shard, "format", ""), _DEFAULT)
+def _suffix(shard: Shard) -> str:
+    """Return the suffix of the output file of a shard."""
+    return "jsonl" if getattr(shard, "format", "") == "jsonl" else "conll"
