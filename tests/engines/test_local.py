@@ -184,3 +184,17 @@ def test_a_failed_placement_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     engine.close()
     assert tmp_path.exists()  # the folder of the user stays
+
+
+@pytest.mark.parametrize("name", ["1", "3"])
+def test_progress(name: str) -> None:
+    engine = ENGINES[name]()
+    steps: list[tuple[str, int, int]] = []
+    engine.progress = lambda *step: steps.append(step)
+    engine.sum(double, list(range(40)), name="gradient")
+    assert steps[-1] == ("gradient", 40, 40)
+    assert [done for _, done, _ in steps] == sorted({done for _, done, _ in steps})
+    steps.clear()
+    list(engine.run(double, [1, 2], name="tag"))
+    assert steps == [("tag", 1, 2), ("tag", 2, 2)]
+    engine.close()

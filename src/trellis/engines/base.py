@@ -24,6 +24,8 @@ class Engine(ABC):
 
     isa: str
     """The instruction set of all tasks."""
+    progress: Callable[[str, int, int], None] | None = None
+    """``progress(name, done, shards)`` is called when shards are done, from any thread."""
 
     def place(
         self, function: Callable[..., Arrays], items: Sequence[Any], *arguments: Any
@@ -66,6 +68,18 @@ class Engine(ABC):
     @abstractmethod
     def task_threads(self) -> int:
         """The number of threads that a task may use."""
+
+    def _counter(self, name: str, shards: int) -> Callable[[int], None]:
+        """Return a function that adds to the number of shards that are done."""
+        done = 0
+
+        def count(more: int) -> None:
+            nonlocal done
+            done += more
+            if self.progress is not None:
+                self.progress(name, done, shards)
+
+        return count
 
     @abstractmethod
     def close(self) -> None:

@@ -90,6 +90,13 @@ class Dask(Engine):
                 )
                 for block, home in zip(blocks, homes, strict=True)
             ]
+            if self.progress is not None:
+                count = self._counter(name, len(items))
+                sizes = {
+                    leaf.key: len(block.items) for leaf, block in zip(leaves, blocks, strict=True)
+                }
+                for leaf in leaves:
+                    leaf.add_done_callback(lambda leaf: count(sizes[leaf.key]))
             return [self._submit_tree(name, _slices_of(self, leaves, part), add) for part in slices]
 
         values = self._gather(submit)
@@ -106,6 +113,7 @@ class Dask(Engine):
         blocks, placed = make_blocks(items, 1)
         pending: deque[tuple[Block, Any]] = deque()
         limit = _WAITING * self._count_threads()
+        count = self._counter(name, len(items))
 
         def submit(block: Block) -> Any:
             shared = [self._broadcast(argument) for argument in (*placed, *arguments)]
@@ -116,8 +124,10 @@ class Dask(Engine):
                 pending.append((block, submit(block)))
                 if len(pending) >= limit:
                     yield from self._take(pending, submit)
+                    count(1)
             while pending:
                 yield from self._take(pending, submit)
+                count(1)
         finally:
             self._cancel([future for _, future in pending])
 

@@ -80,8 +80,10 @@ class Local(Engine):
         blocks, placed = make_blocks(items, size)
         shared = self._share(*placed, *arguments)
         calls = ((run_block, self._task(), function, add, block, *shared) for block in blocks)
-        for value in self._in_order(calls):
+        count = self._counter(name, len(items))
+        for block, value in zip(blocks, self._in_order(calls), strict=True):
             total.push(value)
+            count(len(block.items))
         return total.result()
 
     def run(
@@ -95,7 +97,9 @@ class Local(Engine):
         blocks, placed = make_blocks(items, 1)
         shared = self._share(*placed, *arguments)
         calls = ((run_all, self._task(), function, block, *shared) for block in blocks)
+        count = self._counter(name, len(items))
         for values in self._in_order(calls):
+            count(len(values))
             yield from values
 
     def _share(self, *arguments: Any) -> tuple[Any, ...]:

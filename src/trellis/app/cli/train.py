@@ -28,7 +28,7 @@ from trellis.app.training.data import (
 from trellis.app.training.estimators import build_estimator, check_estimator
 from trellis.app.training.features import build_spec
 from trellis.app.training.options import DEV_EVERY, Options, check_options
-from trellis.app.training.progress import draw_epochs, draw_iterations
+from trellis.app.training.progress import draw_epochs, draw_iterations, draw_shards
 from trellis.app.training.shards import survey_files
 from trellis.app.training.tuning import score, search
 from trellis.data import corpus, tags
@@ -92,7 +92,7 @@ def _train_in_shards(options: Options, checkpoint: Checkpoint) -> None:
         spec = build_spec(options.extraction, data.width, options.data.encoding)
         model = build_estimator(options, spec, data.scheme)
         fit = functools.partial(model.fit, data.corpus, engine=engine)
-        _run_fit(options, model, fit, dev, checkpoint)
+        _run_fit(options, model, fit, dev, checkpoint, engine)
     model.save(options.output)
     checkpoint.remove()
     print_status(f"{data}; {format_duration(time.perf_counter() - start)}", quiet=options.quiet)
@@ -138,7 +138,14 @@ def _fit(
     _run_fit(options, model, fit, dev, checkpoint)
 
 
-def _run_fit(options: Options, model: Any, fit: Any, dev: Any, checkpoint: Checkpoint) -> None:
+def _run_fit(
+    options: Options,
+    model: Any,
+    fit: Any,
+    dev: Any,
+    checkpoint: Checkpoint,
+    engine: Any = None,
+) -> None:
     """Train with a progress bar; Ctrl-C saves a checkpoint and raises InterruptedWorkError."""
     if options.resume and not checkpoint.path.exists():
         print_status(
@@ -153,6 +160,8 @@ def _run_fit(options: Options, model: Any, fit: Any, dev: Any, checkpoint: Check
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore", UnseenLabelWarning)  # read_dev has named the line
+        if engine is not None:
+            engine.progress = draw_shards(update)
         draw = draw_epochs(model, update) if neural else draw_iterations(model, update)
         fit(dev=dev, callback=draw, checkpoint=checkpoint, **arguments)
     if checkpoint.stopped:

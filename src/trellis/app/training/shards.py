@@ -1,4 +1,4 @@
-"""The training data of ``trellis train --engine``: shards of files, and what options need of them."""
+"""The training data of ``trellis train --engine``: shards of files, and facts that options need."""
 
 from dataclasses import dataclass
 from typing import Any

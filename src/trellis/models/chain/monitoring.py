@@ -88,6 +88,9 @@ class TrainingRun:
         self.model, self.monitor, self.draw = model, monitor, draw
         self.losses: History = []
         self.iteration = 0
+        self.tokens = 0
+        """The tokens of the training data; 0 if their number per second is not shown."""
+        self._earlier_evaluations = 0
         self._state: Callable[[], Any] | None = None
         self.early: EarlyStopping | None = None
         if monitor.dev is not None:
@@ -116,6 +119,7 @@ class TrainingRun:
             ):
                 raise InputError(f"best_w must be an array of {len(w0)} float64 numbers")
         self.losses[:] = saved.losses
+        self._earlier_evaluations = getattr(state, "evaluations", 0)
         if self.early:
             self.early.restore(saved.scores, saved.best_w, saved.since_best)
             model.dev_scores_ = self.dev_scores
@@ -156,6 +160,10 @@ class TrainingRun:
     def _draw_progress(self, progress: Progress) -> None:
         limit = self.model.max_iter or default_max_iter(self.model.solver)
         text = describe_iteration(progress.iteration, progress.loss, self.dev_scores)
+        if self.tokens and progress.seconds > 0:
+            evaluations = progress.evaluations - self._earlier_evaluations
+            speed = self.tokens * evaluations / progress.seconds
+            text += f"  {speed:,.0f} tokens/s"
         self.draw(min(1.0, progress.iteration / limit) if limit else None, text)
 
     def _score_dev(self, w: NDArray[np.float64]) -> float:

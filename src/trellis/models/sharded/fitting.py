@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -65,13 +66,26 @@ def fit_corpus(
     model: Any, corpus: Corpus, sample_weight: Any, engine: Engine | None, run: TrainingRun
 ) -> None:
     """Learn the weights of a model. The result has the same bits on every engine."""
-    local = engine is None
+    is_own = engine is None
     engine = Local(model.n_jobs) if engine is None else engine
+    earlier = engine.progress
+    engine.progress = earlier or _draw_passes(run)
     try:
         _fit(model, corpus, sample_weight, engine, run)
     finally:
-        if local:
+        engine.progress = earlier
+        if is_own:
             engine.close()
+
+
+def _draw_passes(run: TrainingRun) -> Callable[[str, int, int], None]:
+    """Return a function that draws the shards of both passes; the iterations draw themselves."""
+
+    def draw(name: str, done: int, shards: int) -> None:
+        if name in ("vocabulary", "features"):
+            run.draw(done / shards, f"{name}: {done} of {shards} shards")
+
+    return draw
 
 
 def _fit(model: Any, corpus: Corpus, sample_weight: Any, engine: Engine, run: TrainingRun) -> None:
@@ -79,13 +93,12 @@ def _fit(model: Any, corpus: Corpus, sample_weight: Any, engine: Engine, run: Tr
     # Pass 1: attributes and labels.
     any_type = model._takes_any_type()
     prototype = Prototype(initial_features(model, first_sequences(corpus)), any_type)
-    run.draw(None, f"pass 1 of {len(corpus.shards)} shards: vocabulary")
     found = survey(engine, corpus, prototype)
     assert found.attributes is not None  # the first sequences exist
     features = restore(prototype.features, found.attributes)
     labels = _encode_classes(model, found)
     # Pass 2: numbers on the disks of the workers.
-    run.draw(None, f"pass 2 of {len(corpus.shards)} shards: features")
+    run.tokens = found.tokens
     weights = sample_weights(sample_weight, sum(found.sequences))
     parts = _split_weights(corpus, found.sequences, weights)
     encoder = Shared(Encoder(features, labels.classes, any_type, model.constraints))
