@@ -81,11 +81,13 @@ class Clock:
 def train(
     corpus: Corpus, engine: Engine, iterations: int, callback: Any = None
 ) -> tuple[Any, Clock]:
+    """Return a CRF, and the times of its sums."""
     clock = Clock(engine)
     return CRF(max_iter=iterations).fit(corpus, engine=engine, callback=callback), clock
 
 
 def report(name: str, model: Any, clock: Clock, start: float) -> None:
+    """Print a line of the table."""
     seconds = statistics.median(clock.seconds("gradient"))
     print(
         f"{name:34} {digest(model)[:16]}  loss {model.objective_!r:20} "
@@ -184,11 +186,14 @@ def vector(item: Any, w: Any) -> Any:
     return np.zeros_like(w)
 
 
-def seconds_of(call: Callable[[], Any], repeats: int) -> float:
+def median_seconds(
+    repeats: int, call: Callable[..., Any], *arguments: Any, **options: Any
+) -> float:
+    """Return the median time of a call."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
-        call()
+        call(*arguments, **options)
         times.append(time.perf_counter() - start)
     return statistics.median(times)
 
@@ -198,26 +203,25 @@ def tasks() -> None:
     with cluster(2) as client:
         engine = Dask(client)
         engine._n_blocks = 10_000  # one task for each item
-        few, many = (
-            seconds_of(lambda n=n: engine.sum(nothing, list(range(n))), 9) for n in (8, 72)
+        few, many = (median_seconds(9, engine.sum, nothing, list(range(n))) for n in (8, 72))
+        # Each item is a task, and an addition of two results is one too.
+        print(
+            f"{1000 * (many - few) / (2 * 64):.2f} ms per task; "
+            f"{1000 * few:.1f} ms for a sum of 8 empty tasks"
         )
-        per_task = (many - few) / (2 * 64)  # a shard is a task and an addition
-        print(f"{1000 * per_task:.2f} ms per task; {1000 * few:.1f} ms for a sum of 8 tasks")
+        add: dict[str, Any] = {"add": add_in_place}
         small, large = (
-            seconds_of(lambda n=n: engine.sum(vector, [0, 1], np.zeros(n), add=add_in_place), 9)
+            median_seconds(9, engine.sum, vector, [0, 1], np.zeros(n), **add)
             for n in (125_000, 4_125_000)
         )
         print(f"{1000 * (large - small) / 32:.2f} ms per MB of weights: to 2 workers and back")
-        local = Local(2)
+        local, n = Local(2), 24
         for seconds in (0.2, 1.0):
-            n = 24
-            times: dict[str, list[float]] = {"local": [], "dask": []}
+            times: list[list[float]] = [[], []]
             for _ in range(3):
-                for name, e in (("local", local), ("dask", engine)):
-                    start = time.perf_counter()
-                    e.sum(spin, list(range(n)), seconds)
-                    times[name].append(time.perf_counter() - start)
-            ours, theirs = (statistics.median(t) for t in times.values())
+                for engine_times, each in zip(times, (local, engine), strict=True):
+                    engine_times.append(median_seconds(1, each.sum, spin, list(range(n)), seconds))
+            ours, theirs = map(statistics.median, times)
             print(
                 f"{n} tasks of {seconds} s, 2 at a time: Local {ours:.2f} s, Dask {theirs:.2f} s: "
                 f"{100 * (theirs / ours - 1):.1f} % more"
@@ -226,26 +230,23 @@ def tasks() -> None:
 
 def scaling() -> None:
     """Compare sums of tasks on 1 to 8 workers with the formula of docs/scale.md."""
-    n, work, size = 32, 0.25, 500_000
+    n, work, size = 32, 1.0, 500_000
+    items, w = list(range(n)), np.zeros(size)
     print(f"{n} tasks of {work} s, {size} weights; {os.cpu_count()} cores")
-    constants: tuple[float, float] | None = None
-    for workers in (1, 2, 4, 8):
+    add: dict[str, Any] = {"add": add_in_place}
+    overhead = 0.0
+    for workers in (2, 1, 4, 8):
         with cluster(workers) as client:
             engine = Dask(client)
             engine._n_blocks = n
-            w = np.zeros(size)
-            engine.sum(vector, list(range(n)), w)
-            overhead = seconds_of(
-                lambda: engine.sum(vector, list(range(n)), w, add=add_in_place), 5
-            )
-            measured = seconds_of(
-                lambda: engine.sum(both, list(range(n)), w, work, add=add_in_place), 3
-            )
-        constants = constants or (overhead, measured)
+            engine.sum(vector, items, w)
+            empty = median_seconds(5, engine.sum, vector, items, w, **add)
+            measured = median_seconds(3, engine.sum, both, items, w, work, **add)
+        overhead = overhead or empty  # that of two workers, the number of cores here
         predicted = work * -(-n // workers) + overhead
         print(
-            f"{workers} workers: {measured:.2f} s, formula {predicted:.2f} s, "
-            f"empty tasks {overhead:.2f} s",
+            f"{workers} workers: {measured:.2f} s, formula {predicted:.2f} s "
+            f"({100 * (measured / predicted - 1):+.1f} %), empty tasks {empty:.2f} s",
             flush=True,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,8 @@ def test_three_verbs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(InputError, match=r"shard 3 \(3\): 3 is wrong"):
             engine.sum(fail_at, list(range(9)), 3)
         assert engine.sum(double, [1]) == 2  # the engine works after an error
+        engine.forget(*placed, *placed[0].arguments)
+        assert not list(Path(engine.folder).iterdir())
     finally:
         engine.close()
     assert not Path(engine.folder).exists()
@@ -134,20 +137,35 @@ def test_an_engine_has_arguments() -> None:
 
 def test_shared_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "_SHARED_VALUES", 1)
+    storage.configure(str(tmp_path / "worker"), 0)
     shared = Shared([1, 2])
-    copies = [pickle.loads(pickle.dumps(shared))]
+    by_bytes = pickle.loads(pickle.dumps(shared))
+    by_bytes.spill()  # as a worker does
+    sent_on = pickle.loads(pickle.dumps(by_bytes))
     shared.spill(str(tmp_path))
     shared.spill(str(tmp_path))
-    copies.append(pickle.loads(pickle.dumps(shared)))
-    for copy in (shared, *copies):
-        assert Shared("another").value == "another"  # drops the value from memory
-        assert copy.value == [1, 2]
-        assert copy.digest == shared.digest
+    by_path = pickle.loads(pickle.dumps(shared))
+    for copy in (shared, by_bytes, sent_on, by_path):
+        for _ in range(2):
+            # drops the value from memory
+            assert pickle.loads(pickle.dumps(Shared("another"))).value == "another"
+            assert copy.value == copy.value == [1, 2]
+        assert copy.key == shared.key
     assert len(pickle.dumps(shared)) < 500
-    assert len(list(tmp_path.iterdir())) == 1
+    assert [path.name for path in (tmp_path / "worker").iterdir()] == [f"shared-{shared.key}"]
+    storage.remove([shared.key])
+    assert not list((tmp_path / "worker").iterdir())
+
+
+def test_functions_of_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
     function = eval("lambda x: x + 1")
-    monkeypatch.setattr(storage, "_values", storage.OrderedDict())
+    assert Shared(function).value(1) == 2
     assert pickle.loads(pickle.dumps(Shared(function))).value(1) == 2
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    engine = Local(2)  # threads need no copy
+    assert engine.sum(lambda x, f: f.value(x), [1, 2], Shared(function)) == 5
+    with pytest.raises(InputError, match="pip install cloudpickle"):
+        pickle.dumps(Shared(function))
 
 
 def test_prepared_objects_have_a_limit() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from trellis.engines.storage import Arrays, Placed
+from trellis.engines.storage import Arrays, Placed, Shared
 from trellis.engines.tasks import Block
 
 __all__ = ["Engine", "add_in_place", "make_blocks"]
@@ -63,6 +63,10 @@ class Engine(ABC):
 
         Only a few results wait at a time, so the results together may be larger than the memory.
         """
+
+    @abstractmethod
+    def forget(self, *items: Placed | Shared) -> None:
+        """Remove the files and the memory of items that are not needed any more."""
 
     @property
     @abstractmethod

@@ -19,7 +19,7 @@ import trellis
 from trellis import native
 from trellis.checks import as_positive
 from trellis.engines.base import Engine, make_blocks
-from trellis.engines.storage import Shared
+from trellis.engines.storage import Placed, Shared, remove
 from trellis.engines.tasks import Block, Task, run_all, run_block
 from trellis.engines.tree import block_size, split
 from trellis.errors import EngineError, InputError, TrellisError
@@ -55,7 +55,7 @@ class Dask(Engine):
                 f"{type(client).__name__}"
             )
         self.cache_bytes = as_positive(cache_bytes, "cache_bytes")
-        self._shared: dict[str, Any] = {}  # digest -> future
+        self._shared: dict[str, Any] = {}  # key -> future
         self._homes: dict[int, str] = {}  # first shard of a block -> address of its worker
         self._n_blocks = 0
         self.isa = self._agree()
@@ -131,6 +131,15 @@ class Dask(Engine):
         finally:
             self._cancel([future for _, future in pending])
 
+    def forget(self, *items: Placed | Shared) -> None:
+        """Remove the files and the memory of items that are not needed any more."""
+        keys = [item.key for item in items]
+        for key in keys:
+            self._shared.pop(key, None)
+        if self.client.status == "running":
+            # A worker that was lost has no files.
+            self.client.run(remove, keys, on_error="ignore")
+
     def close(self) -> None:
         """Release what the workers hold; close the client if the engine has opened it."""
         self._shared.clear()
@@ -160,9 +169,9 @@ class Dask(Engine):
     def _broadcast(self, argument: Any) -> Any:
         """Return a future for a large argument, so that each worker receives it once."""
         if isinstance(argument, Shared):
-            if argument.digest not in self._shared:
-                self._shared[argument.digest] = self._embed("shared", argument)
-            return self._shared[argument.digest]
+            if argument.key not in self._shared:
+                self._shared[argument.key] = self._embed("shared", argument)
+            return self._shared[argument.key]
         if isinstance(argument, np.ndarray):
             return self._embed("weights", argument)
         return argument

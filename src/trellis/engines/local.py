@@ -16,7 +16,7 @@ from typing import Any
 from trellis import native
 from trellis.checks import as_positive
 from trellis.engines.base import Engine, make_blocks
-from trellis.engines.storage import Shared
+from trellis.engines.storage import Placed, Shared, configure, remove
 from trellis.engines.tasks import Task, run_all, run_block
 from trellis.engines.tree import TreeSum, block_size
 from trellis.errors import EngineError
@@ -101,6 +101,11 @@ class Local(Engine):
         for values in self._in_order(calls):
             count(len(values))
             yield from values
+
+    def forget(self, *items: Placed | Shared) -> None:
+        """Remove the files and the memory of items that are not needed any more."""
+        configure(self.folder, self.cache_bytes)
+        remove([item.key for item in items])
 
     def _share(self, *arguments: Any) -> tuple[Any, ...]:
         """Return the arguments; what all tasks share is a file for processes."""

@@ -13,8 +13,9 @@ import shutil
 import sys
 import tempfile
 import threading
+import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import trellis
+from trellis.errors import InputError
 
 __all__ = [
     "Arrays",
@@ -34,6 +36,7 @@ __all__ = [
     "dask_worker",
     "digest_of",
     "give_back",
+    "remove",
 ]
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -78,28 +81,33 @@ def digest_of(value: Any) -> str:
 
 
 class Shared:
-    """A value that all tasks of a call read, such as the feature map; pickled once.
+    """A value that all tasks of a call read, such as the feature map.
 
-    A process keeps the last few values in memory. The pickled bytes are on its disk, so that the
-    value can be read again, or sent to another worker.
+    It is pickled once, if it leaves this process. Another process keeps the last few values in
+    memory, and the pickled bytes on its disk, to read the value again or to send it on.
     """
 
     def __init__(self, value: Any) -> None:
-        self._data: bytes | None = _dumps(value)
+        self._value = (value,)
+        self._data: bytes | None = None
         self._path: Path | None = None
         self._one_machine = False
-        self.digest = hashlib.sha256(self._data).hexdigest()
-        _remember(self.digest, value)
+        self.key = uuid.uuid4().hex
 
     @property
     def value(self) -> Any:
         """The value, which must not be changed."""
+        if self._value:
+            return self._value[0]
         with _lock:
-            if self.digest in _values:
-                _values.move_to_end(self.digest)
-                return _values[self.digest]
+            if self.key in _values:
+                _values.move_to_end(self.key)
+                return _values[self.key]
         value = pickle.loads(self._read())
-        _remember(self.digest, value)
+        with _lock:
+            _values[self.key] = value
+            while len(_values) > _SHARED_VALUES:
+                _values.popitem(last=False)
         return value
 
     def spill(self, folder: str | None = None) -> None:
@@ -107,13 +115,13 @@ class Shared:
 
         Processes of one machine can all read the file. Workers of a cluster cannot.
         """
-        if self._data is None:
+        if self._path is not None:
             return
-        path = (_folder() if folder is None else Path(folder)) / f"shared-{self.digest[:32]}"
+        path = (_folder() if folder is None else Path(folder)) / f"shared-{self.key}"
         if not path.exists():
             temporary = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
             try:
-                temporary.write_bytes(self._data)
+                temporary.write_bytes(self._read())
                 os.replace(temporary, path)
             except BaseException:
                 temporary.unlink(missing_ok=True)
@@ -121,14 +129,13 @@ class Shared:
         self._path, self._data, self._one_machine = path, None, folder is not None
 
     def _read(self) -> bytes:
-        data = self._data
-        if data is None:
-            assert self._path is not None
-            data = self._path.read_bytes()
-        return data
+        data, path = self._data, self._path
+        if data is not None:
+            return data
+        return _dumps(self._value[0]) if path is None else path.read_bytes()
 
     def __getstate__(self) -> dict[str, Any]:
-        state = self.__dict__.copy()
+        state = self.__dict__ | {"_value": ()}
         if not self._one_machine:
             state |= {"_data": self._read(), "_path": None}
         return state
@@ -150,7 +157,7 @@ class Placed:
     @classmethod
     def at(cls, function: Callable[..., Arrays], item: Any, arguments: tuple[Any, ...]) -> Placed:
         """Return the arrays of an item; nothing is computed yet."""
-        parts = [getattr(part, "digest", part) for part in arguments]
+        parts = [part.key if isinstance(part, Shared) else part for part in arguments]
         identity = item.identity() if hasattr(item, "identity") else item
         name = f"{function.__module__}.{function.__qualname__}"
         key = digest_of((trellis.__version__, name, identity, parts))
@@ -248,12 +255,17 @@ def _mode(file: Path) -> Literal["r"] | None:
     return "r" if file.stat().st_size > _MAPPED_BYTES else None
 
 
-def _remember(digest: str, value: Any) -> None:
+def remove(keys: Sequence[str]) -> None:
+    """Remove the files and the prepared objects of placed items and shared values."""
+    for key in keys:
+        shutil.rmtree(_folder() / f"shard-{key[:32]}", ignore_errors=True)
+        (_folder() / f"shared-{key}").unlink(missing_ok=True)
+    global _prepared_bytes
     with _lock:
-        _values[digest] = value
-        _values.move_to_end(digest)
-        while len(_values) > _SHARED_VALUES:
-            _values.popitem(last=False)
+        for key in keys:
+            _values.pop(key, None)
+            for name in [name for name in _prepared if name.startswith(key)]:
+                _prepared_bytes -= sum(size for size, _ in _prepared.pop(name))
 
 
 def _dumps(value: Any) -> bytes:
@@ -264,6 +276,11 @@ def _dumps(value: Any) -> bytes:
             return data
     except (pickle.PicklingError, AttributeError, TypeError):
         pass
-    import cloudpickle
-
+    try:
+        import cloudpickle
+    except ImportError:
+        raise InputError(
+            "functions that are defined in a script or a notebook need a package to be sent to "
+            "other processes: pip install cloudpickle"
+        ) from None
     return bytes(cloudpickle.dumps(value, protocol=5))

@@ -10,7 +10,6 @@ from typing import Any, Self
 
 from trellis.checks import check_not_empty, sample_weights, unchanged_on_error
 from trellis.data.shards.corpus import Corpus
-from trellis.engines.base import Engine
 from trellis.errors import InputError
 from trellis.models.chain.checkpoint import Checkpoint
 from trellis.models.chain.fitted import FittedChain
@@ -26,7 +25,6 @@ from trellis.models.chain.parameters import check_parameters
 from trellis.models.chain.training import build_problem, solve
 from trellis.models.chain.warm_start import initial_classes, initial_features, initial_weights
 from trellis.models.chain.weights import WeightRules, choose_weights, drop_unused_attributes
-from trellis.models.sharded.fitting import check_corpus, fit_corpus
 from trellis.optim.display import show_progress
 from trellis.optim.result import Progress
 from trellis.sequences import label_lists, sequences
@@ -47,7 +45,7 @@ class LinearChainModel(FittedChain):
         dev_every: int = 1,
         callback: Callable[[Progress], object] | None = None,
         checkpoint: Any = None,
-        engine: Engine | None = None,
+        engine: Any = None,
     ) -> Self:
         """Learn the weights from sequences X and their labels y, or from a `trellis.data.Corpus`.
 
@@ -69,6 +67,9 @@ class LinearChainModel(FittedChain):
         monitor = Monitor(read_dev(dev, any_type), dev_every, callback, checkpoint)
         monitor.check(self.early_stopping)
         if isinstance(X, Corpus):
+            # Imported here, so that commands that load a model start faster.
+            from trellis.models.sharded.fitting import check_corpus, fit_corpus
+
             check_corpus(self, X, y, engine)
             with unchanged_on_error(self), show_progress(type(self).__name__, self.verbose) as draw:
                 fit_corpus(self, X, sample_weight, engine, TrainingRun(self, monitor, draw))

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from trellis.checks import as_integer, one_of, sample_weights
 from trellis.data.shards.corpus import Corpus
-from trellis.engines.base import Engine
 from trellis.errors import InputError, TrellisError
 from trellis.estimator import Predictions
 from trellis.formats.parts import Saved
@@ -19,7 +18,6 @@ from trellis.inference.chain import Scores
 from trellis.inference.chain.posterior import posterior_path
 from trellis.models.chain.labels import Label, encode
 from trellis.models.quantities import Quantities
-from trellis.models.sharded.tagging import predict_corpus
 from trellis.models.spans import predict_best_spans
 from trellis.sequences import count_positions, label_lists, sequences
 
@@ -60,7 +58,7 @@ class Decoding(Quantities, Saved, ABC):
         known: Any = None,
         *,
         decode: str = "viterbi",
-        engine: Engine | None = None,
+        engine: Any = None,
         to: Any = None,
     ) -> Any:
         """argmax_y p(y | x) for each sequence, or the labels of another decoder.
@@ -82,6 +80,9 @@ class Decoding(Quantities, Saved, ABC):
         if isinstance(X, Corpus):
             if known is not None:
                 raise InputError("known cannot be used with a Corpus")
+            # Imported here, so that commands that label a text start faster.
+            from trellis.models.sharded.tagging import predict_corpus
+
             return predict_corpus(self, X, engine, to, decode)
         if engine is not None or to is not None:
             raise InputError("engine and to need a trellis.data.Corpus as X, which has shards")

@@ -134,6 +134,7 @@ def _fit(model: Any, corpus: Corpus, sample_weight: Any, engine: Engine, run: Tr
     )
     state = run.resume([np.frombuffer(bytes.fromhex(cells.digest), np.uint8)], w0)
     run.finish(solve(model, problem, w0, run, state), problem)
+    problem.close()
     model.isa_ = engine.isa
     if model.l1 > 0:
         model._prune()

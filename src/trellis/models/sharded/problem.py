@@ -55,6 +55,10 @@ class CorpusProblem(Problem):
         self.engine, self.placed = engine, placed
         self.size, self._terms = terms.layout.size, Shared(terms)
 
+    def close(self) -> None:
+        """Remove the data of the shards from the workers."""
+        self.engine.forget(*self.placed, *self.placed[0].arguments, self._terms)
+
     def objective(self) -> Objective:
         """Return ``objective(w, gradient) -> loss``, without the L1 term."""
         # With one shard, the core adds the L2 term in the same order as for data in memory.
@@ -82,7 +86,7 @@ class CorpusProblem(Problem):
 
 def evaluate_shard(placed: Placed, shared: Shared, w: Vector, l2: float, threads: int) -> Vector:
     """Return [loss, ∇loss] of a shard, (1 + weights,)."""
-    key = f"{placed.key}-{shared.digest}"
+    key = f"{placed.key}-{shared.key}"
     item = checkout(key, lambda: _build(placed, shared.value))
     objective = item[1]
     result = np.zeros(len(w) + 1)
