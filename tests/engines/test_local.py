@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -216,3 +217,17 @@ def test_progress(name: str) -> None:
     list(engine.run(double, [1, 2], name="tag"))
     assert steps == [("tag", 1, 2), ("tag", 2, 2)]
     engine.close()
+
+
+def test_tasks_of_training_load_no_heavy_library() -> None:
+    """A worker that replaces a killed one must not spend seconds on imports."""
+    code = (
+        "import sys, trellis.models.sharded.survey, trellis.models.sharded.encoding, "
+        "trellis.models.sharded.problem, trellis.engines.local; "
+        "print([m for m in ('sklearn', 'scipy', 'dask', 'distributed', 'torch') if m in sys.modules])"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
+    )
+    assert done.stdout.strip() == "[]"

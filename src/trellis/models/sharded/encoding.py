@@ -18,8 +18,14 @@ from trellis.engines.storage import Arrays, Placed, Shared
 from trellis.features.rows import FeatureBatch, SparseRows
 from trellis.features.vectorizer import FeatureMap
 from trellis.models.chain.checkpoint import fingerprint
-from trellis.models.chain.labels import Constraints, EncodedLabels, Label, constraints_for, encode
-from trellis.models.chain.parameters import count_known
+from trellis.models.chain.labels import (
+    Constraints,
+    EncodedLabels,
+    Label,
+    constraints_for,
+    count_known,
+    encode,
+)
 from trellis.models.chain.weights import (
     WeightLayout,
     WeightRules,
