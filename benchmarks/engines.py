@@ -3,6 +3,7 @@
     python benchmarks/engines.py bits [--iterations N]     # one SHA-256, with 20 workers killed
     python benchmarks/engines.py tasks                     # seconds per task, per MB; tasks of 1 s
     python benchmarks/engines.py scaling                   # the formula of docs/scale.md
+    python benchmarks/engines.py memory                    # the peak memory of workers
 
 `bits` trains on CoNLL-2000 (chunking) with engines of every kind. All machines are processes of
 this one, so `scaling` cannot show a speed-up beyond its cores.
@@ -32,19 +33,20 @@ from trellis.data import Corpus
 from trellis.data.files import blocks
 from trellis.engines import Dask, Engine, Local
 from trellis.engines.base import add_in_place
+from trellis.features import named
 
 KILLS = 20
 SHARD = 100_000  # bytes
 
 
 @contextmanager
-def cluster(workers: int, threads: int = 1) -> Iterator[Any]:
+def cluster(workers: int, **options: Any) -> Iterator[Any]:
     """Yield the client of a cluster of processes."""
     from distributed import Client, LocalCluster
 
-    settings = {"dashboard_address": ":0", "silence_logs": 50}
+    options |= {"dashboard_address": ":0", "silence_logs": 50}
     with (
-        LocalCluster(n_workers=workers, threads_per_worker=threads, **settings) as local,
+        LocalCluster(n_workers=workers, threads_per_worker=1, **options) as local,
         Client(local) as client,
     ):
         yield client
@@ -257,16 +259,62 @@ def both(item: Any, w: Any, seconds: float) -> Any:
     return np.zeros_like(w)
 
 
+# ---- memory
+
+WORDS = 40_000  # distinct words of a shard
+SENTENCES = 16_000  # of a shard, about 2 MB
+
+
+def write_repeated(path: Path, shards: int) -> int:
+    """Write a corpus by repetition, in which each repetition has words of its own."""
+    random = np.random.default_rng(0)
+    words = random.zipf(1.3, size=(SENTENCES, 12)) % WORDS
+    with open(path, "w") as file:
+        for n in range(shards):
+            for row in words.tolist():
+                file.write("".join(f"w{word}x{n} L{word % 3}\n" for word in row) + "\n")
+    return path.stat().st_size
+
+
+def peak_memory() -> float:
+    """Return the largest resident memory of this process so far, in MB."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+
+
+def memory() -> None:
+    """Measure the peak memory of workers for corpora of several sizes."""
+    folder = Path(tempfile.mkdtemp())
+    for shards in (2, 8, 32):
+        path = folder / f"{shards}.conll"
+        size = write_repeated(path, shards)
+        corpus = Corpus.text(path, shard=size // shards)
+        with cluster(2, memory_limit="500MB") as client:
+            before = max(client.run(peak_memory).values())
+            model = CRF(named(["w[0]"]), max_iter=3)
+            model.fit(corpus, engine=Dask(client, cache_bytes=1))
+            trained = max(client.run(peak_memory).values())
+            model.predict(corpus, engine=Dask(client), to=folder / f"tagged{shards}")
+            tagged = max(client.run(peak_memory).values())
+        print(
+            f"{len(corpus.shards)} shards, {size / 1e6:.0f} MB, weights "
+            f"{model.coef_.nbytes / 1e6:.1f} MB: a worker has {before:.0f} MB at the start, at most "
+            f"{trained:.0f} MB in training, {tagged:.0f} MB after tagging",
+            flush=True,
+        )
+
+
 def main() -> None:
     """Run one of the measurements."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("bits", "tasks", "scaling"))
+    parser.add_argument("what", choices=("bits", "tasks", "scaling", "memory"))
     parser.add_argument("--iterations", type=int, default=60)
     arguments = parser.parse_args()
     if arguments.what == "bits":
         bits(arguments.iterations)
     else:
-        {"tasks": tasks, "scaling": scaling}[arguments.what]()
+        {"tasks": tasks, "scaling": scaling, "memory": memory}[arguments.what]()
 
 
 if __name__ == "__main__":

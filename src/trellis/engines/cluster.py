@@ -30,6 +30,7 @@ _BLOCKS_PER_THREAD = 2  # more blocks than threads, so that threads end at about
 _WAITING = 2  # tasks of `run` for each thread of the cluster, running or waiting
 _SLICE = 10_000_000  # weights; longer gradients are added by slices of this length
 _ATTEMPTS = 10  # a call whose tasks were on several workers that were killed starts again
+_CACHE_BYTES = 1 << 30  # of a worker without a memory limit
 _CONNECT_SECONDS = 10
 _LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"
 _numbers = itertools.count()  # part of the names of tasks: no result is taken from an earlier call
@@ -42,10 +43,10 @@ class Dask(Engine):
     ``"tcp://scheduler:8786"``. All workers must have the same version of trellis, and must be able
     to read the files of the corpus under the same paths. They use the best instruction set that
     all of them have. ``cache_bytes`` limits the memory of each worker for shards that are kept
-    ready between iterations.
+    ready between iterations, by default to a quarter of the smallest memory limit of a worker.
     """
 
-    def __init__(self, client: Any, *, cache_bytes: int = 1 << 28) -> None:
+    def __init__(self, client: Any, *, cache_bytes: int | None = None) -> None:
         distributed = _import_distributed()
         self._owns_client = isinstance(client, str)
         self.client = _connect(distributed, client) if isinstance(client, str) else client
@@ -54,6 +55,9 @@ class Dask(Engine):
                 "client must be a distributed.Client or the address of a scheduler, not "
                 f"{type(client).__name__}"
             )
+        if cache_bytes is None:
+            limits = [worker["memory_limit"] for worker in self._workers().values()]
+            cache_bytes = min(filter(None, limits), default=_CACHE_BYTES * 4) // 4
         self.cache_bytes = as_positive(cache_bytes, "cache_bytes")
         self._shared: dict[str, Any] = {}  # key -> future
         self._homes: dict[int, str] = {}  # first shard of a block -> address of its worker
@@ -237,13 +241,13 @@ class Dask(Engine):
     def _task(self) -> Task:
         return Task(trellis.__version__, self.isa, None, self.cache_bytes)
 
-    def _workers(self) -> list[str]:
-        """Return the addresses of the workers; wait if there is none."""
+    def _workers(self) -> dict[str, Any]:
+        """Return the workers by their addresses; wait if there is none."""
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
         if not workers:
             self.client.wait_for_workers(1)
             workers = self.client.scheduler_info(n_workers=-1)["workers"]
-        return list(workers)
+        return dict(workers)
 
     def _count_threads(self) -> int:
         self._workers()

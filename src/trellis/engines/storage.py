@@ -53,7 +53,7 @@ class _Settings(threading.local):
 _settings = _Settings()
 _lock = threading.Lock()
 _values: OrderedDict[str, Any] = OrderedDict()  # digest -> shared object
-_prepared: OrderedDict[str, list[tuple[int, Any]]] = OrderedDict()  # key -> (bytes, object)
+_prepared: dict[str, list[tuple[int, Any]]] = {}  # key -> (bytes, object)
 _prepared_bytes = 0
 _cache_bytes = 0
 
@@ -221,38 +221,16 @@ def checkout(key: str, build: Callable[[], tuple[int, Any]]) -> tuple[int, Any]:
 
 
 def give_back(key: str, item: tuple[int, Any]) -> None:
-    """Keep an object for the next task; the ones used longest ago are dropped."""
+    """Keep an object for the next iteration, if there is room for it.
+
+    All shards are used in turn. If the object used longest ago made room for a new one, none would
+    be left when its turn comes.
+    """
     global _prepared_bytes
     with _lock:
-        if item[0] > _cache_bytes:
-            return
-        _prepared.setdefault(key, []).append(item)
-        _prepared.move_to_end(key)
-        _prepared_bytes += item[0]
-        while _prepared_bytes > _cache_bytes:
-            oldest = next(iter(_prepared))
-            _prepared_bytes -= _prepared[oldest].pop()[0]
-            if not _prepared[oldest]:
-                del _prepared[oldest]
-
-
-def _folder() -> Path:
-    """Return the folder for the files of this task."""
-    worker = dask_worker()
-    if _settings.folder is not None:
-        folder = Path(_settings.folder)
-    elif worker is not None:
-        folder = Path(worker.local_directory) / "trellis"
-    else:
-        folder = Path(tempfile.gettempdir()) / f"trellis-{os.getpid()}"
-    with suppress(FileExistsError):
-        folder.mkdir(parents=True)
-    return folder
-
-
-def _mode(file: Path) -> Literal["r"] | None:
-    """Return the mode of `numpy.load`; an empty array cannot be mapped."""
-    return "r" if file.stat().st_size > _MAPPED_BYTES else None
+        if _prepared_bytes + item[0] <= _cache_bytes:
+            _prepared.setdefault(key, []).append(item)
+            _prepared_bytes += item[0]
 
 
 def remove(keys: Sequence[str]) -> None:
