@@ -233,6 +233,25 @@ def give_back(key: str, item: tuple[int, Any]) -> None:
             _prepared_bytes += item[0]
 
 
+def _folder() -> Path:
+    """Return the folder for the files of this task."""
+    worker = dask_worker()
+    if _settings.folder is not None:
+        folder = Path(_settings.folder)
+    elif worker is not None:
+        folder = Path(worker.local_directory) / "trellis"
+    else:
+        folder = Path(tempfile.gettempdir()) / f"trellis-{os.getpid()}"
+    with suppress(FileExistsError):
+        folder.mkdir(parents=True)
+    return folder
+
+
+def _mode(file: Path) -> Literal["r"] | None:
+    """Return the mode of `numpy.load`; an empty array cannot be mapped."""
+    return "r" if file.stat().st_size > _MAPPED_BYTES else None
+
+
 def remove(keys: Sequence[str]) -> None:
     """Remove the files and the prepared objects of placed items and shared values."""
     for key in keys:
