@@ -299,8 +299,8 @@ def memory() -> None:
             tagged = max(client.run(peak_memory).values())
         print(
             f"{len(corpus.shards)} shards, {size / 1e6:.0f} MB, weights "
-            f"{model.coef_.nbytes / 1e6:.1f} MB: a worker has {before:.0f} MB at the start, at most "
-            f"{trained:.0f} MB in training, {tagged:.0f} MB after tagging",
+            f"{model.coef_.nbytes / 1e6:.1f} MB: a worker has {before:.0f} MB at the start, at "
+            f"most {trained:.0f} MB in training, {tagged:.0f} MB after tagging",
             flush=True,
         )
 
