@@ -36,6 +36,7 @@ from trellis.engines.base import add_in_place
 from trellis.features import named
 
 KILLS = 20
+WORKERS = 2  # of the cluster whose workers are killed
 SHARD = 100_000  # bytes
 
 
@@ -134,19 +135,21 @@ def bits(iterations: int) -> None:
 def kill_workers(corpus: Corpus, iterations: int) -> Any:
     """Train while random workers are killed at random moments."""
     random = np.random.default_rng(0)
-    at = set(random.choice(np.arange(1, iterations - 2), KILLS, replace=False).tolist())
+    at = set(random.choice(np.arange(1, iterations), KILLS, replace=False).tolist())
     kills: list[float] = []
-    with cluster(4) as client:
+    with cluster(WORKERS) as client:
         threads: list[threading.Thread] = []
 
         def kill() -> None:
-            time.sleep(float(random.uniform(0, 0.5)))
+            time.sleep(float(random.uniform(0, 1.0)))
             pids = list(client.nanny_pids())
             os.kill(pids[int(random.integers(len(pids)))], signal.SIGKILL)
             kills.append(time.monotonic())
 
         def after(progress: Any) -> None:
             if progress.iteration in at:
+                # A nanny gives up if its worker is killed while it starts.
+                client.wait_for_workers(WORKERS)
                 threads.append(threading.Thread(target=kill))
                 threads[-1].start()
 
@@ -155,7 +158,7 @@ def kill_workers(corpus: Corpus, iterations: int) -> Any:
         model, clock = train(corpus, Dask(client), iterations, after)
         for thread in threads:
             thread.join()
-    report(f"Dask, 4 workers, {len(kills)} SIGKILLs", model, clock, start)
+    report(f"Dask, {WORKERS} workers, {len(kills)} SIGKILLs", model, clock, start)
     calls = [call for call in clock.calls if call[2] == "gradient"]
     hit = [any(begin <= t <= end for t in kills) for begin, end, _ in calls]
     calm = statistics.median(

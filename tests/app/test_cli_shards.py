@@ -119,6 +119,6 @@ def test_a_broken_line(run: Run, tmp_path: Path, files: list[str]) -> None:
     (tmp_path / "a.conll").write_text("\n".join(lines))
     ran = run("train", "a.conll", "--workers", "1", "--shard", "400")
     assert ran.code == 1
-    assert "shard 3 (a.conll, bytes 1" in ran.err
+    assert f"shard 3 ({tmp_path / 'a.conll'}, bytes 1" in ran.err
     assert "a.conll, line 151: the row has 1 columns" in ran.err
     assert not (tmp_path / "model.trellis").exists()

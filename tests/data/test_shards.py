@@ -142,6 +142,14 @@ def test_lines_of_sequences_and_errors(tmp_path: Path) -> None:
     assert failures[0].startswith(f"{path}, line {wrong}: the row has 1 columns")
 
 
+def test_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "a.conll", "a O\n")
+    monkeypatch.chdir(tmp_path)
+    shards = Corpus.text("a.conll")
+    monkeypatch.chdir("/")  # a worker may have another current folder
+    assert shards.load() == ([["a"]], [["O"]])
+
+
 def test_unlabelled(tmp_path: Path) -> None:
     path = write(tmp_path, "a.txt", "Call Ann!\nHush.\n" * 3)
     shards = Corpus.text(path, shard=5, labelled=False)

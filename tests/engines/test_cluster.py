@@ -239,6 +239,18 @@ def kill_worker(client: Any, n: int) -> None:
     os.kill(pids[n % len(pids)], signal.SIGKILL)
 
 
+def test_all_workers_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOST_SECONDS", 1.0)
+    with cluster(1) as client:
+        engine = Dask(client)
+        assert engine.sum(double, [1, 2]) == 6
+        client.cluster.scale(0)
+        while client.scheduler_info(n_workers=-1)["workers"]:
+            time.sleep(0.1)
+        with pytest.raises(EngineError, match=r"no worker for 1 s: .* same checkpoint to resume"):
+            engine.sum(double, [1, 2])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 4, 8])
 def test_numbers_of_workers(workers: int, corpus: Corpus, expected: str) -> None:
@@ -249,32 +261,24 @@ def test_numbers_of_workers(workers: int, corpus: Corpus, expected: str) -> None
 @pytest.mark.slow
 def test_killed_workers(corpus: Corpus, expected: str) -> None:
     random = np.random.default_rng(0)
-    with cluster(3) as client:
-        engine = Dask(client)
-        stop = threading.Event()
-        kills: list[float] = []
+    with cluster(2) as client:
+        threads: list[threading.Thread] = []
 
         def kill() -> None:
-            while not stop.wait(float(random.uniform(0.3, 1.5))):
-                with_pids = [
-                    int(info["nanny"] is not None)
-                    for info in client.scheduler_info(n_workers=-1)["workers"].values()
-                ]
-                if sum(with_pids):
-                    try:
-                        kill_worker(client, int(random.integers(3)))
-                        kills.append(time.monotonic())
-                    except (OSError, ProcessLookupError):
-                        continue
+            time.sleep(float(random.uniform(0, 0.2)))
+            kill_worker(client, int(random.integers(2)))
 
-        thread = threading.Thread(target=kill)
-        thread.start()
-        try:
-            while len(kills) < 5:
-                assert digest(CRF(max_iter=8).fit(corpus, engine=engine)) == expected
-        finally:
-            stop.set()
+        def after(progress: Any) -> None:
+            # A nanny gives up if its worker is killed while it starts.
+            client.wait_for_workers(2)
+            threads.append(threading.Thread(target=kill))
+            threads[-1].start()
+
+        model = CRF(max_iter=8).fit(corpus, engine=Dask(client), callback=after)
+        for thread in threads:
             thread.join()
+        assert len(threads) == 8
+        assert digest(model) == expected
 
 
 KILLED_CLIENT = """

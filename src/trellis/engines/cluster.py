@@ -31,6 +31,7 @@ _WAITING = 2  # tasks of `run` for each thread of the cluster, running or waitin
 _SLICE = 10_000_000  # weights; longer gradients are added by slices of this length
 _ATTEMPTS = 10  # a call whose tasks were on several workers that were killed starts again
 _CACHE_BYTES = 1 << 30  # of a worker without a memory limit
+_LOST_SECONDS = 60.0  # without a worker, after which a call ends
 _CONNECT_SECONDS = 10
 _LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"
 _numbers = itertools.count()  # part of the names of tasks: no result is taken from an earlier call
@@ -213,6 +214,7 @@ class Dask(Engine):
             futures: list[Any] = []
             try:
                 futures = submit()
+                self._wait(futures)
                 return list(self.client.gather(futures))
             except KilledWorker as error:
                 if attempt == _ATTEMPTS - 1:
@@ -222,8 +224,24 @@ class Dask(Engine):
                     ) from None
             except BaseException as error:
                 self._cancel(futures)
-                raise _translate(error) from error
+                if (translated := _translate(error)) is error:
+                    raise
+                raise translated from error
         raise AssertionError("unreachable")
+
+    def _wait(self, futures: list[Any]) -> None:
+        """Wait until the futures are done; raise EngineError if the cluster stays without workers.
+
+        Without this, a call would wait for ever after the last worker is lost.
+        """
+        from distributed import wait
+
+        while True:
+            try:
+                wait(futures, timeout=_LOST_SECONDS)
+                return
+            except TimeoutError:
+                self._workers()
 
     def _take(self, pending: deque[tuple[Block, Any]], submit: Callable[[Block], Any]) -> list[Any]:
         """Remove the first task of `run`, and return its results."""
@@ -245,7 +263,13 @@ class Dask(Engine):
         """Return the workers by their addresses; wait if there is none."""
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
         if not workers:
-            self.client.wait_for_workers(1)
+            try:
+                self.client.wait_for_workers(1, timeout=_LOST_SECONDS)
+            except TimeoutError:
+                raise EngineError(
+                    f"the cluster has had no worker for {_LOST_SECONDS:g} s: start workers, and "
+                    "fit with the same checkpoint to resume"
+                ) from None
             workers = self.client.scheduler_info(n_workers=-1)["workers"]
         return dict(workers)
 

@@ -353,6 +353,14 @@ def test_predict_resumes(tmp_path: Path) -> None:
         model.predict(shards, to=tmp_path / "out")
 
 
+def test_a_relative_output_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = make_data(0, 10)
+    model = CRF(max_iter=1).fit(X, y)
+    monkeypatch.chdir(tmp_path)
+    paths = model.predict(make_corpus(X, y, 2), to="out")
+    assert [path.parent for path in paths] == [tmp_path / "out"] * 2
+
+
 def test_predict_leaves_no_part_of_a_file(tmp_path: Path) -> None:
     X, y = make_data()
     model = CRF(max_iter=5).fit(X, y)

@@ -188,7 +188,10 @@ class Corpus:
 
 
 def _expand(paths: Paths) -> list[str]:
-    """Return the files of a pattern, sorted by name, or those of a list in its order."""
+    """Return the files of a pattern, sorted by name, or those of a list in its order.
+
+    The paths are absolute, because a worker may have another current folder.
+    """
     if not isinstance(paths, str | os.PathLike):
         names = [os.fspath(path) for path in paths]
     else:
@@ -203,7 +206,7 @@ def _expand(paths: Paths) -> list[str]:
             files.check_regular(name)
         except OSError as error:
             raise FormatError(f"{name}: cannot be read: {error.strerror or error}") from None
-    return names
+    return [os.path.abspath(name) for name in names]
 
 
 def _parse_size(size: int | str) -> int:

@@ -68,7 +68,7 @@ def predict_corpus(
         if to is None:
             jobs = [Job(n, shard, None) for n, shard in enumerate(corpus.shards)]
             return [labels for part in _run(model, engine, jobs, decode) for labels in part]
-        jobs = _plan(model, corpus, Path(to), decode)
+        jobs = _plan(model, corpus, Path(to).absolute(), decode)
         missing = [job for job in jobs if job.path and not os.path.exists(job.path)]
         for _ in _run(model, engine, missing, decode):
             pass
