@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trellis.engines import Local, storage
+from trellis.engines import Dask, Local, storage
 from trellis.engines.base import Engine, make_blocks
 from trellis.engines.storage import Placed, Shared, checkout, give_back
 from trellis.engines.tasks import Task, run_block
@@ -234,3 +234,11 @@ def test_tasks_of_training_load_no_heavy_library() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("dask", "distributed"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(InputError, match=r"pip install 'trellis\[dask\]'"):
+        Dask("tcp://127.0.0.1:1")
+    assert Local(2).sum(double, [1, 2, 3]) == 12
