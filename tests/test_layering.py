@@ -21,6 +21,7 @@ ORDER = (
     ("optim",),
     ("formats",),
     ("metrics",),
+    ("engines",),
     ("models", "embeddings"),
     ("nn",),
     ("plots",),

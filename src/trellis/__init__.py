@@ -23,6 +23,7 @@ _MODULES = (
     "compat",
     "data",
     "embeddings",
+    "engines",
     "errors",
     "features",
     "formats",

@@ -11,6 +11,7 @@ sequence 1002 is empty
 from typing import Self
 
 __all__ = [
+    "EngineError",
     "FormatError",
     "InfeasibleError",
     "InputError",
@@ -64,6 +65,10 @@ class FormatError(TrellisError, ValueError):
 
 class OptimizationError(TrellisError, RuntimeError):
     """Training cannot continue: the loss is not a number, or no step reduces it."""
+
+
+class EngineError(TrellisError, RuntimeError):
+    """Work on several machines cannot continue. The message names the worker or the scheduler."""
 
 
 class UnknownWordError(InputError, KeyError):

@@ -17,8 +17,8 @@ from trellis.app.training.tuning import search, select_l2, split_folds
 from trellis.data import conll, samples
 from trellis.errors import FormatError, InputError
 from trellis.formats import native
-from trellis.models.chain.labels import encode
-from trellis.models.chain.parameters import automatic_l2, choose_l2, count_known
+from trellis.models.chain.labels import count_known, encode
+from trellis.models.chain.parameters import automatic_l2, choose_l2
 
 X = [["the", "dog", "barks"], ["a", "cat", "sleeps"], ["the", "cat", "barks"], ["a", "dog", "naps"]]
 Y = [["DET", "NOUN", "VERB"]] * 4

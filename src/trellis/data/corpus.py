@@ -53,6 +53,7 @@ __all__ = [
     "layout_of",
     "line_with",
     "read",
+    "validate_columns",
     "width_of",
     "write",
 ]
@@ -112,7 +113,7 @@ def read(
         reader = BY_NAME[format].read
         assert reader is not None  # all formats of LABELLED have a `read` function
         try:
-            X, y = reader(file, _validate_columns(columns, format))
+            X, y = reader(file, validate_columns(columns, format))
         except FormatError as error:
             is_text = not any("\t" in line or "\0" in line for line in lines)
             # An error with a cause is not about rows, but about bytes that cannot be decoded.
@@ -142,7 +143,7 @@ def iterate(
     ['Call', 'Ann', '!']
     """
     _validate_format(format, FORMATS)
-    columns = _validate_columns(columns, format)
+    columns = validate_columns(columns, format)
     if width > 1 and not BY_NAME[format].several_columns:
         name = files.name_of(source)
         raise InputError(
@@ -171,7 +172,7 @@ def iterate_numbered(
     """
     reader = BY_NAME[_validate_format(format, LABELLED)].iterate_numbered
     assert reader is not None  # all formats of LABELLED have one
-    columns = _validate_columns(columns, format)
+    columns = validate_columns(columns, format)
     codec = {"encoding": columns.encoding, "errors": "surrogateescape"}
     return reader(source, report, columns, codec)
 
@@ -235,7 +236,7 @@ def _validate_format(format: str, allowed: tuple[str, ...]) -> str:
     return format
 
 
-def _validate_columns(columns: Columns | None, format: str) -> Columns:
+def validate_columns(columns: Columns | None, format: str) -> Columns:
     """Return the columns; raise InputError if the format does not allow choosing them."""
     columns = columns or Columns()
     if columns.token is not None and format != "conll":

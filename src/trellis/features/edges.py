@@ -25,7 +25,7 @@ from trellis.features.arrays import ArrayFeatures
 from trellis.features.ready import FeatureFunction, MissingFunction, ReadyFeatures, call_on_each
 from trellis.features.rows import FeatureBatch, FeatureMap, SparseRows
 
-__all__ = ["EdgeFeatures"]
+__all__ = ["EdgeFeatures", "append_new"]
 
 
 class EdgeFeatures:
@@ -63,9 +63,9 @@ class EdgeFeatures:
             self.edge_map = ArrayFeatures() if hasattr(first, "shape") else ReadyFeatures()
         edges = self._name_errors(self.edge_map.learn, made)
         is_start = _find_start(edges)[1]
-        self._source = _append_new(self._source, np.arange(len(self.states)))
-        self._source = _append_new(self._source, -1 - edges.rows.id[is_start])
-        self._edge_source = _append_new(self._edge_source, edges.rows.id[~is_start])
+        self._source = append_new(self._source, np.arange(len(self.states)))
+        self._source = append_new(self._source, -1 - edges.rows.id[is_start])
+        self._edge_source = append_new(self._edge_source, edges.rows.id[~is_start])
         return self._join(states, edges)
 
     def find(self, X: Any, threads: int = 1) -> FeatureBatch:
@@ -85,6 +85,15 @@ class EdgeFeatures:
     def edges(self) -> int:
         """The number of attributes of transitions."""
         return len(self._edge_source)
+
+    @property
+    def sources(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Where each attribute, and each edge attribute, comes from; see the constructor."""
+        return self._source, self._edge_source
+
+    @sources.setter
+    def sources(self, sources: tuple[NDArray[np.int32], NDArray[np.int32]]) -> None:
+        self._source, self._edge_source = sources
 
     def names(self, edge: bool = False) -> list[str]:
         """Return the name of each attribute."""
@@ -189,7 +198,7 @@ class EdgeFeatures:
         return features
 
 
-def _append_new(numbers: NDArray[np.int32], candidates: NDArray[Any]) -> NDArray[np.int32]:
+def append_new(numbers: NDArray[np.int32], candidates: NDArray[Any]) -> NDArray[np.int32]:
     """Return the numbers, and then the candidates that are not among them, in this order."""
     new, first = np.unique(candidates, return_index=True)
     is_new = ~np.isin(new, numbers)

@@ -82,6 +82,11 @@ class TemplateFeatures:
         return self._strings(raw=False)
 
     @property
+    def words(self) -> list[str]:
+        """All values of columns, by number."""
+        return self._strings(raw=True)
+
+    @property
     def key_size(self) -> int:
         """The length of a key: the index of the literals, then the value of each part."""
         return self._core.key_size
@@ -132,6 +137,18 @@ class TemplateFeatures:
         field_values, column_values = self._strings(raw=False), self._strings(raw=True)
         self._core = self._new_core()
         self._core.restore(field_values, column_values, keys.reshape(-1), edge_keys.reshape(-1))
+
+    def with_attributes(
+        self,
+        values: list[str],
+        words: list[str],
+        keys: NDArray[np.uint32],
+        edge_keys: NDArray[np.uint32],
+    ) -> TemplateFeatures:
+        """Return a new extractor of the same spec with these values and keys."""
+        features = TemplateFeatures(self.spec)
+        features._core.restore(values, words, keys.reshape(-1), edge_keys.reshape(-1))
+        return features
 
     def add_names(
         self, packed: Any, name_indices: NDArray[np.int64], edge: bool

@@ -1,6 +1,8 @@
 """Arguments and options that several commands have."""
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +14,7 @@ __all__ = [
     "DataOptions",
     "Decode",
     "Encoding",
+    "EngineOptions",
     "Jobs",
     "Json",
     "LabelledFile",
@@ -94,6 +97,56 @@ class DataOptions:
 
     def __post_init__(self) -> None:
         self.layout = parse_columns(self.columns, self.label, self.encoding)
+
+
+@dataclass
+class EngineOptions:
+    """Options of work on shards, by processes or by a cluster."""
+
+    engine: Annotated[
+        str | None,
+        Option(
+            help="Scheduler of a Dask cluster that does the work on shards of the files.",
+            metavar="dask://HOST:PORT",
+        ),
+    ] = None
+    workers: Annotated[
+        int | None,
+        Option(
+            help="Number of processes that do the work on shards of the files, which then need not "
+            "fit in memory.",
+            metavar="N",
+            min=1,
+        ),
+    ] = None
+    shard: Annotated[
+        str, Option(help="Size of a shard with --engine or --workers.", metavar="SIZE")
+    ] = "16MB"
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the files are read in shards."""
+        return self.engine is not None or self.workers is not None
+
+    def __post_init__(self) -> None:
+        if self.engine is not None and self.workers is not None:
+            raise UsageError("--engine and --workers cannot be used together")
+        if self.engine is not None and not self.engine.startswith(("dask://", "tcp://", "tls://")):
+            raise UsageError(f"--engine is {self.engine!r}: must be dask://HOST:PORT")
+
+    @contextmanager
+    def open(self) -> Iterator[Any]:
+        """Yield the engine."""
+        from trellis.engines import Dask, Local  # here, because Dask is optional and slow to import
+
+        if self.engine is None:
+            engine: Any = Local(self.workers, processes=True)
+        else:
+            engine = Dask(self.engine.replace("dask://", "tcp://", 1))
+        try:
+            yield engine
+        finally:
+            engine.close()
 
 
 def parse_columns(columns: str | None, label: str | None, encoding: str) -> Columns:

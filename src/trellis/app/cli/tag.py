@@ -14,6 +14,7 @@ from trellis.app.cli.declarations import Argument, Option, UsageError
 from trellis.app.cli.options import (
     Decode,
     Encoding,
+    EngineOptions,
     Format,
     Jobs,
     MinProbability,
@@ -25,12 +26,13 @@ from trellis.app.decoding import predict_labels
 from trellis.app.input_format import choose_format
 from trellis.app.model_files import count_token_columns, open_sequence_model, refuse_model
 from trellis.app.tag_output import OUTPUTS, Labelled, choose_output, make_writer
-from trellis.app.terminal import check_writable
+from trellis.app.terminal import check_writable, print_status
 from trellis.app.uncertainty import MEASURES, select
 from trellis.checks import one_of
 from trellis.data import corpus, files
 from trellis.data.atomic import replacing
 from trellis.data.corpus import Columns, Sequence
+from trellis.data.shards.corpus import Corpus
 from trellis.errors import InputError
 from trellis.models.chain.decoding import DECODERS
 
@@ -90,6 +92,7 @@ class Options:
     unbuffered: Annotated[
         bool, Option("--unbuffered", "-u", help="Print each sequence as soon as it is labelled.")
     ] = False
+    engine: EngineOptions = field(default_factory=EngineOptions)
     jobs: Jobs = None
     layout: Columns = field(init=False)
 
@@ -101,6 +104,13 @@ class Options:
             raise UsageError("--min-probability cannot be used with --decode or --marginals")
         if self.kbest and (self.decode != "viterbi" or self.min_probability is not None):
             raise UsageError("--kbest cannot be used with --decode or --min-probability")
+        if self.engine.is_set:
+            if not self.files or self.target is None:
+                raise UsageError("--engine and --workers need files, and a folder: --to FOLDER")
+            if self.marginals or self.kbest or self.uncertain or self.output or self.unbuffered:
+                raise UsageError("--engine and --workers write labels only, as conll or jsonl")
+            if self.min_probability is not None:
+                raise UsageError("--min-probability cannot be used with --engine or --workers")
         if self.by != "entropy" and not self.uncertain:
             raise UsageError("--by needs --uncertain N")
 
@@ -116,11 +126,17 @@ def run(options: Options) -> None:
 
     `trellis tag model.trellis notes.txt --output jsonl --kbest 3`
 
+    `trellis tag model.trellis parts/*.conll.gz --workers 8 -o tagged/` (one output file for each
+    shard; run it again after an interruption)
+
     `trellis tag model.trellis unlabelled.txt --uncertain 100 -o next.md` (correct the labels in
     this file, and train with it)
     """
     one_of(options.by, MEASURES, "--by")
     one_of(options.decode, DECODERS, "--decode")
+    if options.engine.is_set:
+        _tag_shards(options)
+        return
     if options.target is not None:
         # A data file may be replaced by its labelled text; the model must not be.
         check_writable(options.target, options.model)
@@ -161,6 +177,25 @@ def run(options: Options) -> None:
             is_first = False
             if at_once:
                 file.flush()
+
+
+def _tag_shards(options: Options) -> None:
+    """Write one labelled file for each shard to the folder ``--to``."""
+    files_to_label = options.files or []
+    for path in files_to_label:
+        _check_source(path)
+    model = open_sequence_model(options.model, options.jobs)
+    count_token_columns(model, options.model)  # raises for features computed in Python
+    shards = Corpus.text(
+        files_to_label,
+        options.engine.shard,
+        format=options.format,
+        columns=options.layout,
+        labelled=False,
+    )
+    with options.engine.open() as engine:
+        paths = model.predict(shards, decode=options.decode, engine=engine, to=options.target)
+    print_status(f"{len(paths):,} files in {options.target}")
 
 
 def _check_source(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import time
 import warnings
 from importlib.util import find_spec
@@ -27,7 +28,8 @@ from trellis.app.training.data import (
 from trellis.app.training.estimators import build_estimator, check_estimator
 from trellis.app.training.features import build_spec
 from trellis.app.training.options import DEV_EVERY, Options, check_options
-from trellis.app.training.progress import draw_epochs, draw_iterations
+from trellis.app.training.progress import draw_epochs, draw_iterations, draw_shards
+from trellis.app.training.shards import survey_files
 from trellis.app.training.tuning import score, search
 from trellis.data import corpus, tags
 from trellis.data.atomic import clear_leftovers
@@ -59,6 +61,9 @@ def run(options: Options) -> None:
     `trellis train partial.conll --unknown _ --weight weight` (labels `_` are unknown; a comment
     `# weight = 0.5` before a sequence is its weight)
 
+    `trellis train parts/*.conll.gz --workers 8` (read in shards, by processes; with
+    `--engine dask://scheduler:8786`, by a cluster)
+
     `trellis train big.conll -o big.trellis --resume` (continue after an interruption; the result is
     the same as without the interruption)
     """
@@ -72,7 +77,26 @@ def run(options: Options) -> None:
     )
     for path in (options.output, checkpoint.path):
         clear_leftovers(path)
-    _train(options, checkpoint)
+    if options.engine.is_set:
+        _train_in_shards(options, checkpoint)
+    else:
+        _train(options, checkpoint)
+
+
+def _train_in_shards(options: Options, checkpoint: Checkpoint) -> None:
+    """Fit the model on an engine, write it, and remove the checkpoint."""
+    start = time.perf_counter()
+    with options.engine.open() as engine:
+        data = survey_files(options, engine)
+        dev = read_dev(options, data.head)
+        spec = build_spec(options.extraction, data.width, options.data.encoding)
+        model = build_estimator(options, spec, data.scheme)
+        fit = functools.partial(model.fit, data.corpus, engine=engine)
+        _run_fit(options, model, fit, dev, checkpoint, engine)
+    model.save(options.output)
+    checkpoint.remove()
+    print_status(f"{data}; {format_duration(time.perf_counter() - start)}", quiet=options.quiet)
+    print_status(_summarise(options, model, dev, data.scheme), quiet=options.quiet)
 
 
 def _train(options: Options, checkpoint: Checkpoint) -> None:
@@ -107,6 +131,21 @@ def _train(options: Options, checkpoint: Checkpoint) -> None:
 def _fit(
     options: Options, model: Any, data: TrainingData, dev: Any, checkpoint: Checkpoint
 ) -> None:
+    """Train on data in memory."""
+    fit = functools.partial(model.fit, data.X, data.y)
+    if data.weights:
+        fit = functools.partial(fit, sample_weight=data.weights)
+    _run_fit(options, model, fit, dev, checkpoint)
+
+
+def _run_fit(
+    options: Options,
+    model: Any,
+    fit: Any,
+    dev: Any,
+    checkpoint: Checkpoint,
+    engine: Any = None,
+) -> None:
     """Train with a progress bar; Ctrl-C saves a checkpoint and raises InterruptedWorkError."""
     if options.resume and not checkpoint.path.exists():
         print_status(
@@ -115,16 +154,16 @@ def _fit(
         )
     neural = options.model == "neural"
     arguments: dict[str, Any] = {} if neural else {"dev_every": options.dev_every or DEV_EVERY}
-    if data.weights:
-        arguments["sample_weight"] = data.weights
     with (
         show_progress("training", options.quiet) as update,
         catch_interrupts(checkpoint.halt) as signals,
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore", UnseenLabelWarning)  # read_dev has named the line
+        if engine is not None:
+            engine.progress = draw_shards(update)
         draw = draw_epochs(model, update) if neural else draw_iterations(model, update)
-        model.fit(data.X, data.y, dev=dev, callback=draw, checkpoint=checkpoint, **arguments)
+        fit(dev=dev, callback=draw, checkpoint=checkpoint, **arguments)
     if checkpoint.stopped:
         raise InterruptedWorkError(
             f"stopped at iteration {checkpoint.iteration}, saved in {checkpoint.path}. "

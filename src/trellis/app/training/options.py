@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from trellis.app.cli.declarations import Argument, Option, UsageError
-from trellis.app.cli.options import DataOptions, Jobs, Quiet, read_default
+from trellis.app.cli.options import DataOptions, EngineOptions, Jobs, Quiet, read_default
 from trellis.app.training.partial import LabelOptions
 from trellis.checks import one_of
 from trellis.errors import InputError
@@ -244,6 +244,7 @@ class Options:
         bool, Option("--resume", help="Continue from the last checkpoint, if there is one.")
     ] = False
     network: NetworkOptions = field(default_factory=NetworkOptions)
+    engine: EngineOptions = field(default_factory=EngineOptions)
     jobs: Jobs = None
     quiet: Quiet = False
 
@@ -288,10 +289,24 @@ def check_options(options: Options) -> None:
             raise InputError(f"{_format_flag(name)} needs --model neural")
     elif not options.network.hybrid and chosen_features:
         raise InputError("--features, --gazetteer and --clusters need --hybrid with --model neural")
+    if options.engine.is_set:
+        _check_engine(options)
     values = {**vars(options.extraction), **vars(options), "tune": options.tune or None}
     for name in _INAPPLICABLE.get(options.model, ()):
         if values[name] is not None and values[name] is not False:
             raise InputError(f"{_format_flag(name)} does not apply to --model {options.model}")
+
+
+def _check_engine(options: Options) -> None:
+    """Raise InputError for an option that needs all data in memory."""
+    if options.model not in ("crf", "memm"):
+        raise InputError(f"--engine and --workers do not apply to --model {options.model}")
+    if options.solver in ONLINE_SOLVERS:
+        raise InputError(f"--solver {options.solver} cannot be used with --engine or --workers")
+    needs_memory = {"best": options.best, "tune": options.tune, **vars(options.labels)}
+    for name, value in needs_memory.items():
+        if value:
+            raise InputError(f"{_format_flag(name)} cannot be used with --engine or --workers")
 
 
 def _format_flag(name: str) -> str:

@@ -7,7 +7,7 @@ from trellis.app.terminal import estimate_iterations_left, format_duration
 from trellis.models.chain.solvers import default_max_iter
 from trellis.optim.result import Progress
 
-__all__ = ["draw_epochs", "draw_iterations"]
+__all__ = ["draw_epochs", "draw_iterations", "draw_shards"]
 
 
 def draw_iterations(
@@ -32,6 +32,16 @@ def draw_iterations(
             text += f"  about {format_duration(iterations_left * seconds)} left"
             fraction = progress.iteration / max(1, progress.iteration + iterations_left)
         update(fraction, text)
+
+    return draw
+
+
+def draw_shards(update: Callable[[float | None, str], None]) -> Callable[[str, int, int], None]:
+    """Return a callback of an engine that draws the passes over the shards before training."""
+
+    def draw(name: str, done: int, shards: int) -> None:
+        if name in ("vocabulary", "features"):
+            update(done / shards, f"{name}: {done} of {shards} shards")
 
     return draw
 

@@ -102,6 +102,15 @@ class Checkpoint:
         self._next_save = 0.0  # seconds on the monotonic clock
         self._meta: dict[str, Any] = {}
 
+    @classmethod
+    def at(cls, place: Any) -> Any:
+        """Return the checkpoint of a folder, which resumes if it can; other values unchanged."""
+        if not isinstance(place, str | os.PathLike):
+            return place
+        folder = Path(place)
+        folder.mkdir(parents=True, exist_ok=True)
+        return cls(folder / "trellis.checkpoint", resume=True)
+
     def halt(self) -> None:
         """End fit after the current iteration, and save its state. Safe in a signal handler."""
         self._halt_requested = True

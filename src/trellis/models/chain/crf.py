@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from trellis.checks import check_not_empty, sample_weights, unchanged_on_error
+from trellis.data.shards.corpus import Corpus
 from trellis.errors import InputError
 from trellis.models.chain.checkpoint import Checkpoint
 from trellis.models.chain.fitted import FittedChain
@@ -31,15 +32,16 @@ class LinearChainModel(FittedChain):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         sample_weight: Any = None,
         *,
-        dev: tuple[Any, Any] | None = None,
+        dev: Any = None,
         dev_every: int = 1,
         callback: Callable[[Progress], object] | None = None,
-        checkpoint: Checkpoint | None = None,
+        checkpoint: Any = None,
+        engine: Any = None,
     ) -> Self:
-        """Learn the weights from sequences X and their labels y.
+        """Learn the weights from sequences X and their labels y, or from a `trellis.data.Corpus`.
 
         A label of ``None`` is unknown. A set of labels means that one of them is correct. The
         likelihood then sums over all labellings that agree with y. ``sample_weight`` is one number
@@ -47,12 +49,27 @@ class LinearChainModel(FittedChain):
         With ``early_stopping=n``, training ends after n scores in a row without improvement, and
         the model gets the weights with the best score. ``callback`` is called after each iteration;
         a truthy return value stops training. A ``checkpoint`` saves the state during training, so
-        that training can be resumed after a crash.
+        that training can be resumed after a crash; a folder holds one of the name
+        ``trellis.checkpoint``, from which training resumes if it exists.
+
+        A corpus need not fit in memory: an ``engine`` computes the gradients of its shards, by
+        default `trellis.engines.Local`. The result has the same bits on every engine.
         """
         check_parameters(self)
         any_type = self._takes_any_type()
+        checkpoint = Checkpoint.at(checkpoint)
         monitor = Monitor(read_dev(dev, any_type), dev_every, callback, checkpoint)
         monitor.check(self.early_stopping)
+        if isinstance(X, Corpus):
+            # Imported here, so that commands that load a model start faster.
+            from trellis.models.sharded.fitting import check_corpus, fit_corpus
+
+            check_corpus(self, X, y, engine)
+            with unchanged_on_error(self), show_progress(type(self).__name__, self.verbose) as draw:
+                fit_corpus(self, X, sample_weight, engine, TrainingRun(self, monitor, draw))
+            return self
+        if engine is not None:
+            raise InputError("engine needs a trellis.data.Corpus as X, which has shards")
         with unchanged_on_error(self), show_progress(type(self).__name__, self.verbose) as draw:
             X, y = sequences(X, any_type=any_type), label_lists(y)
             self.corpus_layout_ = None  # that of an earlier fit does not describe these data

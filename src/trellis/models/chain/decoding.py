@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis.checks import as_integer, one_of, sample_weights
+from trellis.data.shards.corpus import Corpus
 from trellis.errors import InputError, TrellisError
 from trellis.estimator import Predictions
 from trellis.formats.parts import Saved
@@ -53,7 +54,15 @@ class Decoding(Quantities, Saved, ABC):
     def _compute_scores(self, X: list[Any]) -> Scores:
         """Return the scores of sequences. No sequence is empty."""
 
-    def predict(self, X: Any, known: Any = None, *, decode: str = "viterbi") -> list[list[Label]]:
+    def predict(
+        self,
+        X: Any,
+        known: Any = None,
+        *,
+        decode: str = "viterbi",
+        engine: Any = None,
+        to: Any = None,
+    ) -> Any:
         """argmax_y p(y | x) for each sequence, or the labels of another decoder.
 
         ``known`` has, like y, a label, a set of labels or None for each position. The result is
@@ -64,8 +73,21 @@ class Decoding(Quantities, Saved, ABC):
         - "mbr": the largest expected F1 of spans, over all sequences of X together. So the labels
           of a sequence depend on the others; for single sequences, use ``predict_spans`` with
           ``min_probability``.
+
+        X may be a `trellis.data.Corpus` larger than the memory. ``engine`` then labels its shards,
+        by default `trellis.engines.Local`. With the folder ``to``, the result is the list of the
+        files that were written there, one for each shard; files that exist are not written again.
         """
         one_of(decode, DECODERS, "decode")
+        if isinstance(X, Corpus):
+            if known is not None:
+                raise InputError("known cannot be used with a Corpus")
+            # Imported here, so that commands that label a text start faster.
+            from trellis.models.sharded.tagging import predict_corpus
+
+            return predict_corpus(self, X, engine, to, decode)
+        if engine is not None or to is not None:
+            raise InputError("engine and to need a trellis.data.Corpus as X, which has shards")
         if decode == "mbr":
             return self._predict_best_spans(X, known)
         states = self._label_states

@@ -37,6 +37,7 @@ __all__ = [
     "as_array",
     "complete_tags",
     "constraints_for",
+    "count_known",
     "count_unseen",
     "encode",
     "encode_for_training",
@@ -128,6 +129,18 @@ def encode_for_training(
         classes = complete_tags(classes, constraints)
     classes = list(dict.fromkeys([*earlier_classes, *classes]))
     return labels if classes == list(labels.classes) else encode(y, lengths, classes)
+
+
+def count_known(
+    labels: EncodedLabels, lengths: NDArray[np.int64], sample_weight: NDArray[np.float64] | None
+) -> float:
+    """Return the number of positions that restrict their label, each times its sample weight."""
+    is_known = labels.label >= 0
+    if labels.allowed is not None:
+        is_known = is_known | ~labels.allowed.all(axis=1)
+    if sample_weight is None:
+        return float(np.count_nonzero(is_known))
+    return float(np.repeat(sample_weight, lengths) @ is_known)
 
 
 def complete_tags(tags_in_data: Sequence[Label], scheme: str) -> list[Label]:

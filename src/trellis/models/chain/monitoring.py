@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from trellis.checks import integer_at_least
 from trellis.data import tags
+from trellis.data.shards.corpus import Corpus
 from trellis.errors import InputError, UnseenLabelWarning
 from trellis.formats.parts import compared_parameters
 from trellis.metrics import scorer
@@ -52,6 +53,8 @@ def read_dev(dev: Any, any_type: bool = False) -> tuple[list[Any], list[Any]] | 
     """Return the development set (X, y) as lists; ``any_type`` as for `sequences`."""
     if dev is None:
         return None
+    if isinstance(dev, Corpus):
+        dev = dev.load()
     if not isinstance(dev, tuple | list) or len(dev) != 2:
         raise InputError(f"dev must be a pair (X, y), not {type(dev).__name__}")
     if not any_type and isinstance(dev[0], list) and dev[0] and isinstance(dev[0][0], str):
@@ -86,6 +89,9 @@ class TrainingRun:
         self.model, self.monitor, self.draw = model, monitor, draw
         self.losses: History = []
         self.iteration = 0
+        self.tokens = 0
+        """The tokens of the training data; 0 if their number per second is not shown."""
+        self._earlier_evaluations = 0
         self._state: Callable[[], Any] | None = None
         self.early: EarlyStopping | None = None
         if monitor.dev is not None:
@@ -114,6 +120,7 @@ class TrainingRun:
             ):
                 raise InputError(f"best_w must be an array of {len(w0)} float64 numbers")
         self.losses[:] = saved.losses
+        self._earlier_evaluations = getattr(state, "evaluations", 0)
         if self.early:
             self.early.restore(saved.scores, saved.best_w, saved.since_best)
             model.dev_scores_ = self.dev_scores
@@ -154,6 +161,10 @@ class TrainingRun:
     def _draw_progress(self, progress: Progress) -> None:
         limit = self.model.max_iter or default_max_iter(self.model.solver)
         text = describe_iteration(progress.iteration, progress.loss, self.dev_scores)
+        if self.tokens and progress.seconds > 0:
+            evaluations = progress.evaluations - self._earlier_evaluations
+            speed = self.tokens * evaluations / progress.seconds
+            text += f"  {speed:,.0f} tokens/s"
         self.draw(min(1.0, progress.iteration / limit) if limit else None, text)
 
     def _score_dev(self, w: NDArray[np.float64]) -> float:

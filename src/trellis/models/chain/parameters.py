@@ -18,7 +18,7 @@ from trellis.errors import InputError
 from trellis.estimator import Estimator, names_arguments
 from trellis.features.joint import joint_functions
 from trellis.metrics import scorer
-from trellis.models.chain.labels import EncodedLabels, Label, constraints_for
+from trellis.models.chain.labels import EncodedLabels, Label, constraints_for, count_known
 from trellis.models.chain.solvers import SOLVERS, check_solver
 from trellis.models.chain.weights import STATES, TRANSITIONS
 from trellis.native import resolve_jobs
@@ -29,7 +29,6 @@ __all__ = [
     "automatic_l2",
     "check_parameters",
     "choose_l2",
-    "count_known",
     "label_costs",
 ]
 
@@ -189,18 +188,6 @@ def _check_l2(value: Any) -> None:
     """Validate the parameter l2: "auto", or a finite number of at least 0."""
     if not (isinstance(value, str) and value == AUTO):
         number_at_least(value, 0, "l2")
-
-
-def count_known(
-    labels: EncodedLabels, lengths: NDArray[np.int64], sample_weight: NDArray[np.float64] | None
-) -> float:
-    """Return the number of positions that restrict their label, each times its sample weight."""
-    is_known = labels.label >= 0
-    if labels.allowed is not None:
-        is_known = is_known | ~labels.allowed.all(axis=1)
-    if sample_weight is None:
-        return float(np.count_nonzero(is_known))
-    return float(np.repeat(sample_weight, lengths) @ is_known)
 
 
 def choose_l2(

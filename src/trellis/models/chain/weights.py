@@ -43,9 +43,15 @@ __all__ = [
     "WeightLayout",
     "WeightRules",
     "check_label_count",
+    "choose_bigrams",
     "choose_weights",
+    "count_bigrams",
     "drop_unused_attributes",
+    "every_cell",
+    "find_bigrams_of_rows",
+    "find_seen_states",
     "renumber_batch",
+    "seen_threshold",
     "to_offsets",
 ]
 
@@ -304,14 +310,11 @@ def choose_weights(
     if isinstance(features, JointFeatures) and features.is_alone:
         rules = rules._replace(transitions="none")
     row_weight = None if sample_weight is None else np.repeat(sample_weight, batch.lengths)
-    begin, label = _find_seen_states(batch.rows, len(features), labels, row_weight, rules.min_count)
+    begin, label = find_seen_states(batch.rows, len(features), labels, row_weight, rules.min_count)
     if rules.states == "all":
-        # Attributes below min_count get no weight. All others get a weight for each label.
-        is_used = np.diff(begin) > 0
-        begin = to_offsets(np.where(is_used, n_labels, 0))
-        label = np.tile(np.arange(n_labels, dtype=np.int32), int(is_used.sum()))
-    bigram_of_row = _find_bigrams_of_rows(batch, labels)
-    bigrams = _choose_bigrams(bigram_of_row, n_labels, rules, row_weight)
+        begin, label = every_cell(begin, n_labels)
+    bigram_of_row = find_bigrams_of_rows(batch, labels)
+    bigrams = choose_bigrams(count_bigrams(bigram_of_row, n_labels, row_weight), rules)
     layout = WeightLayout(
         n_labels, begin, label.astype(np.uint16), bigrams, joint=_count_joint(features)
     )
@@ -329,20 +332,30 @@ def choose_weights(
         bigram_of_row,
         None,
         row_weight,
-        _threshold(rules.min_count),
+        seen_threshold(rules.min_count),
     )
     if rules.transitions == "all":
-        is_used = np.diff(edge_begin) > 0
-        edge_begin = to_offsets(np.where(is_used, n_labels * n_labels, 0))
-        edge_bigram = np.tile(np.arange(n_labels * n_labels, dtype=np.int32), int(is_used.sum()))
+        edge_begin, edge_bigram = every_cell(edge_begin, n_labels * n_labels)
     return replace(layout, edge_begin=edge_begin, edge_bigram=edge_bigram)
+
+
+def every_cell(
+    begin: NDArray[np.int64], n_cells: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return a weight of each cell for each attribute that has weights in ``begin``.
+
+    Attributes below min_count have none, and get none.
+    """
+    is_used = np.diff(begin) > 0
+    cells = np.tile(np.arange(n_cells, dtype=np.int32), int(is_used.sum()))
+    return to_offsets(np.where(is_used, n_cells, 0)), cells
 
 
 def _count_joint(features: FeatureMap) -> int:
     return features.joint_count if isinstance(features, JointFeatures) else 0
 
 
-def _find_seen_states(
+def find_seen_states(
     rows: SparseRows,
     n_attributes: int,
     labels: EncodedLabels,
@@ -354,18 +367,18 @@ def _find_seen_states(
     if allowed is not None and n_labels > 1:
         # A position where every label is possible does not count as an occurrence of a pair.
         allowed = allowed & ~allowed.all(axis=1, keepdims=True)
-    threshold = _threshold(min_count)
+    threshold = seen_threshold(min_count)
     return _core.seen(
         rows.native(), n_attributes, n_labels, labels.label, allowed, row_weight, threshold
     )
 
 
-def _threshold(min_count: float) -> float:
+def seen_threshold(min_count: float) -> float:
     """Return min_count, but -inf for 0: the sum of negative feature values is below 0."""
     return min_count if min_count > 0 else -np.inf
 
 
-def _find_bigrams_of_rows(batch: FeatureBatch, labels: EncodedLabels) -> NDArray[np.int32]:
+def find_bigrams_of_rows(batch: FeatureBatch, labels: EncodedLabels) -> NDArray[np.int32]:
     """Return the bigram that ends at each row: (positions,).
 
     It is -1 at the start of a sequence, and where one of the two labels is unknown.
@@ -377,25 +390,28 @@ def _find_bigrams_of_rows(batch: FeatureBatch, labels: EncodedLabels) -> NDArray
     return bigrams.astype(np.int32)
 
 
-def _choose_bigrams(
-    bigram_of_row: NDArray[np.int32],
-    n_labels: int,
-    rules: WeightRules,
-    row_weight: NDArray[np.float64] | None,
-) -> NDArray[np.int32]:
+def count_bigrams(
+    bigram_of_row: NDArray[np.int32], n_labels: int, row_weight: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    """Return the number and the sum of weights of each bigram, (2, labels · labels)."""
+    has_bigram = bigram_of_row >= 0
+    bigrams, cells = bigram_of_row[has_bigram], n_labels * n_labels
+    counts = np.bincount(bigrams, minlength=cells)
+    weights = None if row_weight is None else row_weight[has_bigram]
+    sums = counts if weights is None else np.bincount(bigrams, weights=weights, minlength=cells)
+    return np.stack([counts, sums]).astype(np.float64)
+
+
+def choose_bigrams(counts: NDArray[np.float64], rules: WeightRules) -> NDArray[np.int32]:
     """Return the bigrams that get a weight, in ascending order."""
+    cells = counts.shape[1]
     if rules.transitions == "all":
-        return np.arange(n_labels * n_labels, dtype=np.int32)
+        return np.arange(cells, dtype=np.int32)
     if rules.transitions == "none":
         return np.zeros(0, dtype=np.int32)
-    has_bigram = bigram_of_row >= 0
-    bigrams = bigram_of_row[has_bigram]
-    is_chosen = np.bincount(bigrams, minlength=n_labels * n_labels) > 0
+    is_chosen = counts[0] > 0
     if rules.min_count > 0:
-        weights = None if row_weight is None else row_weight[has_bigram]
-        is_chosen &= (
-            np.bincount(bigrams, weights=weights, minlength=n_labels * n_labels) >= rules.min_count
-        )
+        is_chosen &= counts[1] >= rules.min_count
     return np.flatnonzero(is_chosen).astype(np.int32)
 
 

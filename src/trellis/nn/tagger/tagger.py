@@ -18,6 +18,7 @@ from trellis.checks import (
     sample_weights,
     unchanged_on_error,
 )
+from trellis.data.shards.corpus import Corpus as ShardedCorpus
 from trellis.errors import InputError
 from trellis.estimator import Estimator, Predictions, check_fitted, names_arguments
 from trellis.formats.native import Tensors
@@ -372,11 +373,11 @@ class NeuralTagger(SpanDecoding, Decoding, Estimator):
 
     # ---- scores and labels
 
-    def predict(self, X: Any, known: Any = None, *, decode: str = "viterbi") -> list[list[Label]]:
+    def predict(self, X: Any, known: Any = None, *, decode: str = "viterbi", **options: Any) -> Any:
         """argmax_y p(y | x) for each sequence; the arguments are those of `trellis.CRF.predict`."""
         self._check_fitted()
-        if self.network_.has_builtin_head:
-            return super().predict(X, known, decode=decode)
+        if self.network_.has_builtin_head or isinstance(X, ShardedCorpus):
+            return super().predict(X, known, decode=decode, **options)
         if known is not None:
             raise InputError("known must be None: a head that is a function does not support it")
         if decode != "viterbi":

@@ -10,7 +10,6 @@ from trellis.inference import chain
 from trellis.inference.chain import Scores
 from trellis.models.chain.decoding import Decoding
 from trellis.models.chain.emissions.base import Emission
-from trellis.models.chain.labels import Label
 from trellis.sequences import split_sequences
 
 __all__ = ["BestPath", "JointDecoding"]
@@ -31,9 +30,7 @@ class JointDecoding(Decoding):
     start_: NDArray[np.float64]
     transitions_: NDArray[np.float64]
 
-    def predict(
-        self, X: Any, known: Any = None, *, lengths: Any = None, **options: Any
-    ) -> list[list[Label]]:
+    def predict(self, X: Any, known: Any = None, *, lengths: Any = None, **options: Any) -> Any:
         """argmax_y p(y | x) for each sequence, as `Decoding.predict`.
 
         With ``lengths``, X is one array of the positions of all sequences.

@@ -1,0 +1,1 @@
+"""Exact training of log-linear chain models on a `trellis.data.Corpus`, shard by shard."""

@@ -1,0 +1,155 @@
+"""`fit` of a CRF or MEMM on a `Corpus`: the steps of `LinearChainModel.fit`, shard by shard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellis.checks import sample_weights
+from trellis.data.shards.corpus import Corpus
+from trellis.engines.base import Engine
+from trellis.engines.local import Local
+from trellis.engines.storage import Shared
+from trellis.errors import InputError
+from trellis.features.merging import restore
+from trellis.models.chain.labels import (
+    EncodedLabels,
+    as_array,
+    constraints_for,
+    encode_for_training,
+)
+from trellis.models.chain.monitoring import TrainingRun, warn_of_unseen_labels
+from trellis.models.chain.parameters import AUTO, automatic_l2, label_costs
+from trellis.models.chain.solvers import SOLVERS
+from trellis.models.chain.training import solve
+from trellis.models.chain.warm_start import initial_classes, initial_features, initial_weights
+from trellis.models.chain.weights import WeightRules, drop_unused_attributes
+from trellis.models.sharded.encoding import (
+    Encoder,
+    Part,
+    constraint_arrays,
+    count_cells,
+    empty_batch,
+    encode_shard,
+    layout_of,
+)
+from trellis.models.sharded.problem import CorpusProblem, Terms
+from trellis.models.sharded.survey import Prototype, Survey, first_sequences, survey
+
+__all__ = ["check_corpus", "fit_corpus"]
+
+
+def check_corpus(model: Any, corpus: Corpus, y: Any, engine: Any) -> None:
+    """Validate the arguments of ``fit(corpus)`` before any data are read."""
+    if y is not None:
+        raise InputError("y must be None if X is a Corpus, which contains the labels")
+    if not corpus.labelled:
+        raise InputError("the corpus has no labels, which training needs")
+    if engine is not None and not isinstance(engine, Engine):
+        raise InputError(
+            f"engine must be a trellis.engines.Local or Dask, not {type(engine).__name__}"
+        )
+    if SOLVERS[model.solver].online:
+        names = " or ".join(repr(name) for name, s in SOLVERS.items() if not s.online)
+        raise InputError(
+            f"solver {model.solver!r} needs all sequences in memory: use solver={names}, or "
+            "fit(*corpus.load())"
+        )
+    if model.joint is not None:
+        raise InputError("joint features need all sequences in memory: use fit(*corpus.load())")
+
+
+def fit_corpus(
+    model: Any, corpus: Corpus, sample_weight: Any, engine: Engine | None, run: TrainingRun
+) -> None:
+    """Learn the weights of a model. The result has the same bits on every engine."""
+    is_own = engine is None
+    engine = Local(model.n_jobs) if engine is None else engine
+    earlier = engine.progress
+    engine.progress = earlier or _draw_passes(run)
+    try:
+        _fit(model, corpus, sample_weight, engine, run)
+    finally:
+        engine.progress = earlier
+        if is_own:
+            engine.close()
+
+
+def _draw_passes(run: TrainingRun) -> Callable[[str, int, int], None]:
+    """Return a function that draws the shards of both passes; the iterations draw themselves."""
+
+    def draw(name: str, done: int, shards: int) -> None:
+        if name in ("vocabulary", "features"):
+            run.draw(done / shards, f"{name}: {done} of {shards} shards")
+
+    return draw
+
+
+def _fit(model: Any, corpus: Corpus, sample_weight: Any, engine: Engine, run: TrainingRun) -> None:
+    model.corpus_layout_ = corpus.layout
+    # Pass 1: attributes and labels.
+    any_type = model._takes_any_type()
+    prototype = Prototype(initial_features(model, first_sequences(corpus)), any_type)
+    found = survey(engine, corpus, prototype)
+    assert found.attributes is not None  # the first sequences exist
+    features = restore(prototype.features, found.attributes)
+    labels = _encode_classes(model, found)
+    # Pass 2: numbers on the disks of the workers.
+    run.tokens = found.tokens
+    weights = sample_weights(sample_weight, sum(found.sequences))
+    parts = _split_weights(corpus, found.sequences, weights)
+    encoder = Shared(Encoder(features, labels.classes, any_type, model.constraints))
+    placed = engine.place(encode_shard, parts, encoder)
+    rules = WeightRules(model.states, model.transitions, model.min_count)
+    cells = engine.sum(count_cells, placed, encoder, rules.min_count > 0, name="features")
+    layout = layout_of(cells, features, len(labels.classes), rules)
+    layout, w0 = initial_weights(model, layout, labels)
+    if layout.size == 0:
+        raise InputError("no feature has a weight: X has no features, or min_count is too high")
+    # The shards keep the numbers of attributes without a weight; only the model drops them.
+    constraints = constraints_for(model.constraints, labels.classes)
+    costs = label_costs(model.label_weight, labels.classes)
+    terms = Terms(layout, model.normalised_by_step, costs, *constraint_arrays(constraints))
+    _, model_layout = drop_unused_attributes(features, empty_batch(features), layout)
+    model.classes_, model.features_, model.layout_ = (
+        as_array(labels.classes),
+        features,
+        model_layout,
+    )
+    model.l2_ = (
+        float(model.l2) if model.l2 != AUTO else automatic_l2(cells.known, len(labels.classes))
+    )
+    warn_of_unseen_labels(run.monitor.dev, labels.classes, stacklevel=5)
+    problem = CorpusProblem(
+        engine,
+        placed,
+        terms,
+        n_sequences=sum(found.sequences),
+        l1=float(model.l1),
+        l2=model.l2_,
+        n_jobs=model.n_jobs,
+    )
+    state = run.resume([np.frombuffer(bytes.fromhex(cells.digest), np.uint8)], w0)
+    run.finish(solve(model, problem, w0, run, state), problem)
+    problem.close()
+    model.isa_ = engine.isa
+    if model.l1 > 0:
+        model._prune()
+
+
+def _encode_classes(model: Any, found: Survey) -> EncodedLabels:
+    """Return the classes as for data in memory: one sequence with every label of the corpus."""
+    y = [[*found.labels, None]] if found.is_partial else [[*found.labels]]
+    return encode_for_training(y, np.array([len(y[0])]), initial_classes(model), model.constraints)
+
+
+def _split_weights(
+    corpus: Corpus, counts: tuple[int, ...], weights: NDArray[np.float64] | None
+) -> list[Part]:
+    if weights is None:
+        return [Part(shard, None) for shard in corpus.shards]
+    pieces = np.split(weights, np.cumsum(counts)[:-1])
+    return [Part(shard, piece) for shard, piece in zip(corpus.shards, pieces, strict=True)]
