@@ -56,6 +56,12 @@ def test_url_and_stop(number: int, model_path: Path, tmp_path: Path) -> None:
     assert served.stop(number) == (0, "")
 
 
+def test_a_stop_at_the_start(model_path: Path, tmp_path: Path) -> None:
+    """The signal comes as soon as the URL is printed, when the server may not be ready."""
+    served = Served(model_path, "--no-browser", folder=tmp_path)
+    assert served.stop()[0] in (0, -signal.SIGTERM)
+
+
 def test_a_stop_loses_no_answer(model_path: Path, tmp_path: Path) -> None:
     """Clients send without a pause; SIGTERM comes while requests are on their way."""
     served = Served(model_path, "--api", folder=tmp_path, TRELLIS_TOKEN=TOKEN)

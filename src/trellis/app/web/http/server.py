@@ -142,10 +142,14 @@ class PageServer(uvicorn.Server):
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until a signal. A stop on request is not an error."""
         if threading.current_thread() is threading.main_thread():
-            # uvicorn raises the signal again when it is done, which would kill the process.
-            signal.signal(signal.SIGTERM, lambda *_: None)
+            # uvicorn raises the signal again when it is done, which would kill the process. And a
+            # signal that comes before uvicorn has its own handler must not be lost.
+            signal.signal(signal.SIGTERM, self._stop)
         with contextlib.suppress(KeyboardInterrupt):
             super().run(sockets)
+
+    def _stop(self, number: int, frame: Any) -> None:
+        self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
         """Close slow connections and write the log; uvicorn calls this every 0.1 s."""
