@@ -138,9 +138,10 @@ class Lattice {
 		const ratio = window.devicePixelRatio || 1;
 		const size = [Math.round(this.scroller.clientWidth * ratio), Math.round(height * ratio)];
 		if (this.canvas.width !== size[0] || this.canvas.height !== size[1]) [this.canvas.width, this.canvas.height] = size;
-		this.paintVisible();
+		this.schedule();
 	}
 
+	/** Paint once before the next frame, however often this is called. */
 	schedule() {
 		this.frame ??= requestAnimationFrame(() => {
 			this.frame = null;
