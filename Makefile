@@ -110,7 +110,7 @@ clean:  ## remove everything that was built
 $(VENV)/demo/installed: $(SOURCES)
 	@echo "Building trellis and installing its dependencies (about a minute) ..."
 	@$(PYTHON) -m venv $(VENV)/demo
-	@$(VENV)/demo/$(PIP) --no-compile '.[plot]'
+	@$(VENV)/demo/$(PIP) --no-compile '.[plot,web]'
 	@-$(VENV)/demo/bin/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/demo/lib
 	@touch $@
 

@@ -16,7 +16,7 @@ import trellis
 from trellis import CRF
 from trellis.app.cli import demo
 from trellis.app.tag_output import Labelled, choose_output, make_inline, make_writer
-from trellis.data import samples
+from trellis.data import conll, samples
 from trellis.data.corpus import Sequence
 from trellis.errors import InputError
 
@@ -125,8 +125,13 @@ def test_the_demo_on_a_small_corpus(
     written = [line.replace("[", "").replace("]", "(") for line in lines[5:]]
     for said in demo.UTTERANCES:
         assert any(said.split()[0] in line for line in written), said
-    assert lines[-1].startswith("In sub/demo: model.trellis, report.html, trellis.svg")
-    assert lines[-1].endswith("Next: trellis --help")
+    names = "model.trellis, train.conll, dev.conll, report.html, trellis.svg"
+    assert lines[-2].startswith(f"In sub/demo: {names}")
+    assert lines[-1].endswith(
+        "serve sub/demo/model.trellis --data sub/demo/dev.conll --train sub/demo/train.conll "
+        "--save sub/demo"
+    )
+    assert conll.read(folder / "dev.conll") == generate("held_out")
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "<h1>The trellis demo</h1>" in page
     n_held_out = len(generate("held_out")[0])

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -29,6 +30,7 @@ __all__ = [
     "catch_interrupts",
     "check_writable",
     "estimate_iterations_left",
+    "find_program",
     "format_duration",
     "make_console",
     "print_status",
@@ -224,9 +226,14 @@ def check_writable(path: Path, *inputs: Path) -> None:
 
 def build_command_line(*options: str) -> str:
     """Return the command line of this process with additional options."""
-    name = os.path.basename(sys.argv[0])
-    program = ["python", "-m", "trellis"] if name.endswith(".py") else [name]
     arguments = sys.argv[1:]
-    return shlex.join(
-        [*program, *arguments, *(option for option in options if option not in arguments)]
-    )
+    added = [option for option in options if option not in arguments]
+    return shlex.join([*find_program(), *arguments, *added])
+
+
+def find_program() -> list[str]:
+    """Return the words with which the user can start this program again."""
+    name = os.path.basename(sys.argv[0])
+    if name.endswith(".py"):
+        return ["python", "-m", "trellis"]
+    return [name] if shutil.which(name) else [sys.argv[0]]

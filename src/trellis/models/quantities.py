@@ -15,7 +15,7 @@ from trellis.sequences import count_positions
 __all__ = ["Quantities"]
 
 # A model in a notebook shows the transitions of this many positions and at most this many labels.
-_POSITIONS, _MAX_SHOWN = 4, 100
+_POSITIONS, _MAX_SHOWN = 4, 12
 
 
 class Quantities:
@@ -158,15 +158,19 @@ class Quantities:
             matrix = np.asarray(model.transition_scores(), dtype=np.float64)
         except (TrellisError, AttributeError):
             return ""
-        labels = list(map(str, model.classes_))
-        if not matrix.any() or len(labels) > _MAX_SHOWN:
+        if not matrix.any():
             return ""
+        sizes = np.where(np.isfinite(matrix), np.abs(matrix), 0.0)
+        order = np.argsort(-np.maximum(sizes.max(axis=0), sizes.max(axis=1)), kind="stable")
+        shown = np.sort(order[:_MAX_SHOWN])
+        labels = [str(model.classes_[n]) for n in shown]
         interactive = import_module("trellis.plots.interactive")
         positions = list(map(str, range(1, _POSITIONS + 1)))
-        scores = Scores([np.zeros((_POSITIONS, len(labels)))], matrix)
-        payload = interactive.sentence_payload(positions, labels, scores, name="transitions alone")
-        lattice: str = interactive.Lattice(payload, "").html()
-        return lattice
+        scores = Scores([np.zeros((_POSITIONS, len(shown)))], matrix[np.ix_(shown, shown)])
+        payload = interactive.sentence_payload(positions, labels, scores, name="transitions")
+        count = f"{len(shown)} of {len(matrix)} labels, those with the largest weights"
+        caption = f"<p>Transitions alone, before the model sees a sequence: {count}.</p>"
+        return caption + str(interactive.Lattice(payload, "").html())
 
 
 def _name_tokens(x: Any, length: int) -> list[str]:

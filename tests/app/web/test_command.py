@@ -115,15 +115,21 @@ def test_a_stop_loses_no_answer(model_path: Path, tmp_path: Path) -> None:
     ],
 )
 def test_errors_are_one_line(
-    arguments: list[str], problem: str, model_path: Path, tmp_path: Path
+    arguments: list[str],
+    problem: str,
+    model_path: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "model.trellis").write_bytes(model_path.read_bytes())
     (tmp_path / "data.conll").write_text("a O\n")
     (tmp_path / "speech.wav").write_bytes(b"")
-    ran = process("serve", *arguments, "--no-browser", folder=tmp_path)
-    assert ran.code == 1
-    assert problem in ran.err
-    assert len(ran.err.splitlines()) == 1
+    assert run_command(["serve", *arguments, "--no-browser"]) == 1
+    error = capsys.readouterr().err
+    assert problem in error
+    assert len(error.splitlines()) == 1
 
 
 def test_wrong_use(model_path: Path, tmp_path: Path) -> None:

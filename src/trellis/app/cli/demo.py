@@ -1,5 +1,6 @@
 """``trellis demo``: train, evaluate, tag and draw, on the sample corpus of the package."""
 
+import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,8 @@ from rich.text import Text
 from trellis.app.cli.declarations import Option
 from trellis.app.report.report import report
 from trellis.app.tag_output import make_inline
-from trellis.app.terminal import format_duration, make_console, show_progress
-from trellis.data import samples, text
+from trellis.app.terminal import find_program, format_duration, make_console, show_progress
+from trellis.data import conll, samples, text
 from trellis.data.atomic import replacing
 from trellis.data.corpus import Sequence
 from trellis.errors import InputError
@@ -67,19 +68,29 @@ def run(options: Options) -> None:
         tokens: Any = text.tokenize(line)
         labels: Any = model.predict([tokens])[0]
         _print(Text.from_ansi(write(Sequence(tokens, tokens, 1, line), labels)))
-    names = _write_files(model, folder, held_out)
-    _print(Text.assemble(f"\nIn {folder}: {', '.join(names)}. Next: ", ("trellis --help", "bold")))
+    names = _write_files(model, folder, train, held_out)
+    _print(f"\nIn {folder}: {', '.join(names)}. Next, in a browser:")
+    _print(Text.assemble("  ", (_build_next_command(folder), "bold")))
 
 
-def _write_files(model: CRF, folder: Path, test: Corpus) -> list[str]:
-    """Write the model, the report and a picture; return the names of the files."""
+def _build_next_command(folder: Path) -> str:
+    """Return the command that opens the page on the model and the data of the demo."""
+    files = {"data": folder / "dev.conll", "train": folder / "train.conll", "save": folder}
+    options = [word for name, path in files.items() for word in (f"--{name}", str(path))]
+    return shlex.join([*find_program(), "serve", str(folder / "model.trellis"), *options])
+
+
+def _write_files(model: CRF, folder: Path, train: Corpus, test: Corpus) -> list[str]:
+    """Write the model, its data, the report and a picture; return the names of the files."""
     model.save(folder / "model.trellis")
+    conll.write(folder / "train.conll", *train)
+    conll.write(folder / "dev.conll", *test)
     page = report(model, *test, title="The trellis demo", source="trellis.data.samples")
     with replacing(folder / "report.html") as file:
         file.write(page.encode())
     drawing = _draw(model, UTTERANCES[0])
     drawing.save(folder / "trellis.svg")
-    names = ["model.trellis", "report.html", "trellis.svg"]
+    names = ["model.trellis", "train.conll", "dev.conll", "report.html", "trellis.svg"]
     try:
         drawing.save(folder / "trellis.png")
         names.append("trellis.png")
