@@ -15,7 +15,7 @@ export function formatPercent(p) {
 
 /**
  * Create a lattice in `host`. Handlers: select({t, y} or {t, a, b}), pin(t, y), forbid(t, y), clear(t).
- * Returns {update(view), scene(), focus(t, y)}.
+ * Returns {update(view), focus(t, y)}.
  */
 export function createLattice(host, handlers = {}) {
 	return new Lattice(host, handlers);
@@ -70,10 +70,6 @@ class Lattice {
 			if (this.view && this.box.clientWidth !== this.width) this.update(this.view);
 		}).observe(this.box);
 		matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.view && this.update(this.view));
-	}
-
-	scene() {
-		return this.current;
 	}
 
 	update(view) {
@@ -138,9 +134,10 @@ class Lattice {
 		const ratio = window.devicePixelRatio || 1;
 		const size = [Math.round(this.scroller.clientWidth * ratio), Math.round(height * ratio)];
 		if (this.canvas.width !== size[0] || this.canvas.height !== size[1]) [this.canvas.width, this.canvas.height] = size;
-		this.paintVisible();
+		this.schedule();
 	}
 
+	/** Paint once before the next frame, however often this is called. */
 	schedule() {
 		this.frame ??= requestAnimationFrame(() => {
 			this.frame = null;

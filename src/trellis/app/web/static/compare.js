@@ -9,7 +9,6 @@ const SHOWN_SENTENCES = 20;
 export class CompareView {
 	constructor(app) {
 		this.session = app.session;
-		this.app = app;
 		this.title = "Compare";
 		this.models = this.session.modelsOf("chain");
 		this.sides = ["A", "B"].map(side => this.makeSide(side));

@@ -28,7 +28,6 @@ const UNKNOWN = "?"; // in files: trellis train --unknown "?"
 
 export class CorrectView {
 	constructor(app) {
-		this.app = app;
 		this.session = app.session;
 		this.title = "Correct";
 		this.corrected = new Map(); // by sentence: {tokens, labels}

@@ -233,7 +233,7 @@ export class SentenceView {
 		this.clearButton.hidden = !trellis.allowed;
 		this.status.textContent = this.describe(payload);
 		this.writeTouched();
-		performance.mark("trellis-shown");
+		performance.mark("trellis-shown"); // benchmarks/inspector.py measures the time until here
 		// The panels below the trellis follow after the frame is painted, so that it comes sooner.
 		this.later ??= requestAnimationFrame(() =>
 			setTimeout(() => {

@@ -13,7 +13,6 @@ const SLICE_POLL = 600; // ms between questions while the data are analysed
 
 export class SlicesView {
 	constructor(app) {
-		this.app = app;
 		this.session = app.session;
 		this.title = "Slices";
 		this.element = make("div");

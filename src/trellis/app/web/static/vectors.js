@@ -9,7 +9,6 @@ const MARGIN = 46,
 
 export class VectorsView {
 	constructor(app) {
-		this.app = app;
 		this.session = app.session;
 		this.title = "Words";
 		this.tools = make("form", {
