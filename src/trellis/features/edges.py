@@ -1,8 +1,8 @@
 """Features of transitions: templates, or a function that returns dicts, lists or arrays.
 
 An attribute of the transition into position t > 0 has a weight for each pair of labels. At position
-0, the previous label is the start symbol y₀. So the attribute has a weight for each label there,
-which is that of a state attribute with the name ``start:…``.
+0, the previous label is always the start symbol y₀, so one weight for each label is enough. The
+attribute becomes a state attribute with the name ``start:…`` there.
 
 >>> features = EdgeFeatures(ReadyFeatures(), make=lambda x: [["e"] for _ in x])
 >>> batch = features.learn([[["a"], ["b"]]])
@@ -31,8 +31,9 @@ __all__ = ["EdgeFeatures", "append_new"]
 class EdgeFeatures:
     """The attributes of ``states``, and attributes of transitions.
 
-    ``edges`` computes those of transitions. With ``make``, its sequences are ``make(sequence)``,
-    and it is chosen by the type of the first result.
+    ``edge_map`` computes the attributes of transitions. With ``make``, it reads ``make(sequence)``
+    in place of each sequence. If ``edge_map`` is None, `learn` chooses the map by the type of what
+    ``make`` returns.
     """
 
     kind = "edges"
@@ -118,11 +119,11 @@ class EdgeFeatures:
         self._edge_source = np.searchsorted(edges, edge_source).astype(np.int32)
 
     def _make(self, X: Any, lengths: NDArray[np.int64]) -> Any:
-        """Return the sequences of ``edge_map``."""
+        """Return what ``edge_map`` reads: make(x) for each sequence x; X itself without make."""
         return self._name_errors(lambda X: call_on_each(self.make, X, lengths, True), X)
 
     def _name_errors(self, function: Any, X: Any) -> Any:
-        """Return function(X); an error of a function of the user names edge_features."""
+        """Return function(X); if ``make`` is a function of the user, errors name edge_features."""
         try:
             return function(X)
         except InputError as error:
@@ -132,7 +133,10 @@ class EdgeFeatures:
             raise InputError(message, sequence=error.sequence) from None
 
     def _join(self, states: FeatureBatch, edges: FeatureBatch) -> FeatureBatch:
-        """Return the attributes of both: those of edges at position 0 are state attributes."""
+        """Return the attributes of states and of transitions as one batch.
+
+        Attributes of ``edges`` at position 0 become attributes of states.
+        """
         assert self.edge_map is not None
         is_state = self._source >= 0
         numbers = np.arange(len(self._source), dtype=np.int32)
@@ -174,7 +178,7 @@ class EdgeFeatures:
     def from_maps(
         cls, states: FeatureMap, edges: FeatureMap, meta: dict[str, Any], tensors: Any
     ) -> EdgeFeatures:
-        """Build the map from those of states and edges, and from its parts."""
+        """Build the map from the maps of states and of edges, and from its own meta and tensors."""
         made = flag(meta.get("made"), "edge features: made")
         features = cls(states, edges, MissingFunction("edge_features") if made else None)
         limits = {"source": (-len(edges), len(states)), "edge_source": (0, len(edges))}
@@ -199,7 +203,7 @@ class EdgeFeatures:
 
 
 def append_new(numbers: NDArray[np.int32], candidates: NDArray[Any]) -> NDArray[np.int32]:
-    """Return the numbers, and then the candidates that are not among them, in this order."""
+    """Return the numbers, then each candidate that is not among them, once and in this order."""
     new, first = np.unique(candidates, return_index=True)
     is_new = ~np.isin(new, numbers)
     in_order = candidates[np.sort(first[is_new])]

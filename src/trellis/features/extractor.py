@@ -73,7 +73,10 @@ class TemplateFeatures:
 
     @property
     def literals(self) -> list[tuple[str, ...]]:
-        """The distinct literals of the templates; a key starts with an index into this list."""
+        """The distinct literals of the templates.
+
+        The key of an attribute starts with an index into this list.
+        """
         return self._literals
 
     @property
@@ -88,7 +91,10 @@ class TemplateFeatures:
 
     @property
     def key_size(self) -> int:
-        """The length of a key: the index of the literals, then the value of each part."""
+        """The length of the keys of attributes.
+
+        A key is the index of the literals, then the number of the value of each part.
+        """
         return self._core.key_size
 
     def names(self, edge: bool = False) -> list[str]:
@@ -110,7 +116,7 @@ class TemplateFeatures:
     def values_of_column(self, column: int) -> list[str]:
         """Return the values of a column that are attributes, in the order of training.
 
-        The result is empty if no template is the value of the column at the position itself.
+        The result is empty if no template consists only of the column's value at the position.
 
         >>> from trellis.features.window import default_spec
         >>> features = TemplateFeatures(default_spec(("Ann", "NNP")))
@@ -153,9 +159,10 @@ class TemplateFeatures:
     def add_names(
         self, packed: Any, name_indices: NDArray[np.int64], edge: bool
     ) -> NDArray[np.int64]:
-        """Add attributes by their names in another program; return the name index of each.
+        """Add attributes, given by their names in another program; a name can become several.
 
-        ``packed`` is (data, begin, size) in UTF-8; see `trellis.features.names`.
+        ``packed`` is (data, begin, size) in UTF-8 (see `trellis.features.names`), and
+        ``name_indices`` are the names to use. Return the index of the name of each new attribute.
         """
         used_literals = {
             template.literals for template in self.spec.templates if template.edge == edge
@@ -185,7 +192,7 @@ class TemplateFeatures:
         for name, strings in self._cluster_strings().items():
             tensors |= _pack(name, strings)
         for table in spec.get("clusters", ()):
-            # A large list of words is no JSON for the header of a file.
+            # The words can be many, so they are tensors and not in the JSON header of the file.
             table |= {name: [] for name in _CLUSTER_LISTS}
         return {"spec": spec}, tensors
 
@@ -236,8 +243,8 @@ class TemplateFeatures:
         self.__dict__ = features.__dict__
 
     def _new_core(self) -> _core.Extractor:
-        # A gazetteer compares the value of a column, possibly in lower case. That field is added if
-        # no template uses it.
+        # A gazetteer compares its phrases with a column, possibly in lower case. The core needs a
+        # field for this value, also if no template uses it.
         fields = list(self._fields)
         gazetteers = []
         for gazetteer in self.spec.gazetteers:

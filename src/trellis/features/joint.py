@@ -1,7 +1,7 @@
 """Joint features φ(x, i, y', y): any function of a position and a pair of labels.
 
-A joint feature has one weight, whatever the labels. Labels share the weights of the features that
-they share. The previous label y' is None at the first position: the start symbol y₀.
+A joint feature has one weight, whatever the labels. If two labels have a feature in common, they
+share its weight. The previous label y' is None at the first position: the start symbol y₀.
 
 >>> def phi(x, i, previous, label):
 ...     return [f"{x[i]}/{label}", f"{previous}->{label}"]
@@ -174,7 +174,7 @@ class JointFeatures:
         """Remove all attributes of ``base`` except these."""
         self.base.keep(ids, edge_ids)
 
-    # ---- both
+    # ---- the features of `base` and joint features
 
     def find(self, X: Any, threads: int = 1) -> FeatureBatch:
         """Return the known attributes, and the known joint features of all pairs of labels."""

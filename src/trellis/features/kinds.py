@@ -2,7 +2,7 @@
 
 For ASCII values, the native core computes the kinds with ``native=True``. For all other values and
 kinds it calls `FieldKind.derive`, once for each distinct value. So a new kind works without a
-change of the core; it is faster with one (in cpp/core/features/token_fields.hpp).
+change of the core; it becomes faster if cpp/core/features/token_fields.hpp computes it too.
 
 The words upper, lower, letter and decimal digit mean that str.isupper, str.islower, str.isalpha or
 str.isdecimal is true for a code point.

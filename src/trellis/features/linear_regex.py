@@ -154,6 +154,9 @@ class LinearRegex:
             self._set_choice(choice, greedy)
 
     def _set_choice(self, split: int, greedy: bool) -> None:
-        """Let instruction ``split`` choose between a repetition and the next new instruction."""
+        """Make instruction ``split`` the choice between a repetition and the end of the program.
+
+        The repetition starts after ``split``; instructions that are added later start at the end.
+        """
         repetition, after = split + 1, len(self._program)
         self._program[split] = _Split(repetition, after) if greedy else _Split(after, repetition)

@@ -16,7 +16,9 @@ __all__ = ["Clusters", "Gazetteer", "check_items", "check_types", "read_clusters
 
 @dataclass(frozen=True)
 class Gazetteer:
-    """Phrases to search from left to right; the longest phrase that starts at a token is used.
+    """A list of phrases, which are searched in a sequence from left to right.
+
+    If several phrases start at a token, the longest is used.
 
     >>> Gazetteer("city", (("paris",), ("new", "york")))
     Gazetteer(name='city', phrases=(('paris',), ('new', 'york')), lower=True)
@@ -67,7 +69,10 @@ class Clusters:
         return dict(zip(self.words, self.clusters, strict=True))
 
     def find(self, word: str, size: int = 0) -> str | None:
-        """Return the cluster of a word, or its first ``size`` characters; None without one."""
+        """Return the cluster of a word, or else of the word in lower case; None if neither has one.
+
+        With ``size``, only the first ``size`` characters of the cluster are returned.
+        """
         cluster = self._by_word.get(word)
         if cluster is None:
             cluster = self._by_word.get(word.lower())

@@ -24,7 +24,7 @@ _MAX_CUTS = 256  # each split becomes an attribute: without a limit, a file coul
 
 Packed: TypeAlias = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
 NamesLike: TypeAlias = Sequence[str] | tuple[Packed, NDArray[np.int64]]
-"""A list of names; or names as (data, begin, size) in UTF-8 with the indices of those to use."""
+"""A list of names; or a pair of names as (data, begin, size) in UTF-8 and the indices to use."""
 
 
 def from_names(

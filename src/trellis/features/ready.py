@@ -75,7 +75,7 @@ class ReadyFeatures:
         """
         data, ends = self._names.strings()
         tensors: dict[str, NDArray[Any]] = {"names.bytes": data.view(np.uint8), "names.ends": ends}
-        # Version 0.1.0 reads edge features from the same parts.
+        # Version 0.1.0 expects names of edge features in these parts, so they are an empty list.
         data, ends = _core.Vocabulary().strings()
         tensors |= {"edge_names.bytes": data.view(np.uint8), "edge_names.ends": ends}
         return {"made": self.make is not None, "made_edges": False}, tensors
@@ -164,7 +164,7 @@ def call_on_each(
 
 
 class MissingFunction:
-    """Stands for a function, which a model file cannot store."""
+    """Placeholder for a function of the user, which a model file cannot store."""
 
     def __init__(self, name: str) -> None:
         self.name = name

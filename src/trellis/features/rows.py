@@ -40,7 +40,10 @@ class SparseRows:
         )
 
     def joined(self, row: NDArray[Any], id: NDArray[np.int32], value: NDArray[np.float64]) -> Self:
-        """Return the rows with more entries, given by their rows, ids and values."""
+        """Return these rows with entries added.
+
+        Entry k is added to row ``row[k]``, with ``id[k]`` and ``value[k]``.
+        """
         counts = np.diff(self.begin)
         old_value = np.ones(len(self.id)) if self.value is None else self.value
         rows = np.concatenate([np.repeat(np.arange(len(self)), counts), row])

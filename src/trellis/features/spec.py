@@ -50,8 +50,9 @@ ORIGINS = ("here", "first", "last")
 """The position from which an offset counts: position i, the first or the last position."""
 
 _T = TypeVar("_T")
-# `re` is faster than `LinearRegex`. With one choice and a short value it takes at most 64² steps
-# for each character of the pattern.
+# `re` is faster than `LinearRegex`, but can take exponential time. So it is used only for short
+# values and patterns in which at most one operator (`_CHOICE`: * + ? {…} |) lets it choose between
+# ways to match. Then it takes at most 64² steps for each character of the pattern.
 _SHORT_VALUE = 64
 _CHOICE = re.compile(r"[*+?{|]\??")
 _MAX_INT32 = 2**31 - 1  # sizes and offsets are int32 in the core
@@ -74,7 +75,8 @@ class Field:
     size: int = 0
     """Number of code points of a prefix or suffix, or the maximum of a length. Else 0."""
     pattern: str = ""
-    """A regular expression of `re`, or the name of a gazetteer or of clusters. Empty for others."""
+    """A regular expression of `re`, or the name of a gazetteer or of clusters. For other kinds of
+    fields, it is empty."""
 
     def __post_init__(self) -> None:
         check_types(self, column=int, kind=str, size=int, pattern=str)
@@ -121,7 +123,8 @@ class Field:
     def check_linear(self) -> None:
         """Raise InputError if the expression cannot be matched in linear time: see `LinearRegex`.
 
-        An expression in a model file must have this property. Others are matched by `re`.
+        An expression in a model file must have this property, because the file may come from a
+        stranger. An expression of the user need not: `re` then matches it.
         """
         if KINDS[self.kind].regular:
             LinearRegex(self.pattern)
@@ -193,8 +196,9 @@ class Spec:
 
     `outside` is (before, after): the values of every column at distance 1, 2, … before the first
     and after the last position. The last value is also used at larger distances. Fields are applied
-    to these values as to other values, but first, last and gazetteer have no value there. If
-    `outside` is None, a template with a part outside of the sequence adds no attribute.
+    to these values as to other values, but fields of the kinds first, last and gazetteer have no
+    value there. If `outside` is None, a template with a part outside of the sequence adds no
+    attribute.
     """
 
     fields: tuple[Field, ...]
@@ -238,7 +242,10 @@ class Spec:
         self._check_names("cluster", "clusters", self.clusters)
 
     def _check_names(self, kind: str, title: str, tables: Iterable[Gazetteer | Clusters]) -> None:
-        """Raise InputError if a field of this kind, or of its prefixes, refers to no table."""
+        """Raise InputError if a field refers to no table, or if two tables have the same name.
+
+        Only fields of this kind and of the kind "…_prefix" are checked.
+        """
         names = [table.name for table in tables]
         if len({*names}) < len(names):
             raise InputError(f"two of {len(names)} {title} have the same name")

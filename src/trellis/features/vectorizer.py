@@ -52,7 +52,7 @@ def choose(features: Any, edge_features: Any, X: Any) -> FeatureMap:
 
 
 def _add_edges(states: FeatureMap, edge_features: Any) -> EdgeFeatures:
-    """Return a map of states and transitions, for templates or a function of a sequence."""
+    """Return a map that adds features of transitions: of templates, or of a function."""
     if isinstance(edge_features, Window):
         edge_features = edge_features.spec()
     if isinstance(edge_features, Spec):
@@ -67,7 +67,10 @@ def _add_edges(states: FeatureMap, edge_features: Any) -> EdgeFeatures:
 
 
 def _check_arguments(function: FeatureFunction, name: str) -> None:
-    """Raise InputError for a function of more than a sequence: it computes joint features."""
+    """Raise InputError unless one sequence is enough as argument of the function.
+
+    A function with more arguments computes joint features, and belongs to another parameter.
+    """
     try:
         inspect.signature(function).bind(None)
     except ValueError:
@@ -97,7 +100,7 @@ def from_parts(
 
 
 def _check_token(token: Any) -> None:
-    """Raise InputError for tokens of types that are mistaken for features."""
+    """Raise InputError for bytes and numbers, which are neither text nor features of a token."""
     problem = f"a token must be a str, a tuple of str, or features, not {type(token).__name__}"
     if isinstance(token, bytes):
         raise InputError(f"{problem}: decode it to str")

@@ -42,9 +42,10 @@ def named(
     position), ``__BOS__`` (the first position) and ``__EOS__`` (the last position). A field is
     ``w`` (the word), a column, a gazetteer, or a kind of `trellis.features.kinds.KINDS` that needs
     no pattern, with its size if it has one: ``suffix3``. ``columns`` are the names of the columns
-    after the first. ``pos.prefix1`` applies a kind to the column ``pos``. Clusters are fields by
-    their name, and ``brown.prefix4`` is the start of a cluster. ``edges`` are templates of the
-    transition into a position.
+    after the first. ``pos.prefix1`` applies a kind to the column ``pos``. The name of clusters is
+    also a field: ``brown`` is the cluster of the word in the clusters named brown, and
+    ``brown.prefix4`` the first four characters of it. ``edges`` are templates of the transition
+    into a position.
 
     >>> spec = named(["w[0]", "pos.prefix1[0]|pos[1]"], columns=["pos"], edges=["pos[0]"])
     >>> spec.fields[1], spec.templates[2].edge
@@ -158,9 +159,9 @@ class Window:
     trigrams: int | None = None
     """Radius of three consecutive words."""
     position: bool = True
-    """True for an attribute of the first, and one of the last position."""
+    """True to add an attribute at the first position, and another one at the last position."""
     bias: bool = True
-    """True for an attribute of every position."""
+    """True to add the same attribute at every position."""
     columns: tuple[str, ...] = ()
     """Names of the columns after the first column, which is the word."""
     column_window: int | None = 2

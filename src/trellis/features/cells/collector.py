@@ -1,4 +1,4 @@
-"""From the features of all positions and pairs of labels to the parts of `JointCells`."""
+"""Collects the features of all positions and pairs of labels as the parts of `JointCells`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from trellis.features.rows import SparseRows
 __all__ = ["CellCollector", "ReadNames", "read_cells", "unpack"]
 
 ReadNames: TypeAlias = Callable[[list[list[Any]]], SparseRows]
-"""Looks up the names in a list of cells for each sequence; one row for each cell."""
+"""Looks up the names of features. The argument has a list of cells for each sequence; a cell is the
+value that a function returned for one label or pair of labels. The result has a row for each cell.
+"""
 
 
 def read_cells(
@@ -28,8 +30,9 @@ def read_cells(
 ) -> SparseRows:
     """Look up the names of features; ``cells`` has a list of cells for each sequence.
 
-    ``first`` is the index of the first sequence; None if the features belong to no sequence.
-    ``where(sequence, cell)`` describes a cell in an error.
+    ``first`` is the index in X of the first of these sequences; None for features of
+    (previous, label), which belong to no sequence. ``where(sequence, cell)`` describes a cell in an
+    error.
     """
     try:
         return read(cells)
@@ -46,26 +49,32 @@ def read_cells(
 
 
 class CellCollector:
-    """Collects the entries of blocks of sequences, and finds the constant pairs."""
+    """Collects the entries of blocks of sequences, and finds those that are constant.
+
+    An entry is constant if it is the same at all positions after the first ones of sequences.
+    """
 
     def __init__(self, labels: int, lengths: NDArray[np.int64]) -> None:
         self.labels = labels
         begins = np.cumsum(lengths) - lengths
         self._is_first = np.zeros(int(lengths.sum()), dtype=np.bool_)
         self._is_first[begins[lengths > 0]] = True
-        # Features of (previous, label): at the start, and later.
+        # Features of functions of (previous, label): with y₀ as previous label, and with others.
         self._start: list[Entries] = []
         self._later: list[Entries] = []
-        # The parts of the current block, and those of all blocks before.
+        # The entries of the current block, then those of all earlier blocks.
         self._block_state: list[Entries] = []
         self._block_pairs: list[Entries] = []
         self._state: list[Entries] = []
         self._pairs: list[Entries] = []
-        # The pairs that all positions so far have; None before the first position.
+        # The entries that are constant so far; None before the first position that can have them.
         self._constant: Entries | None = None
 
     def add_label_pairs(self, cells: SparseRows) -> None:
-        """Add features of (previous, label); ``cells`` has labels + 1 previous labels, y₀ first."""
+        """Add features of (previous, label).
+
+        ``cells`` has a row for each pair: first those of y₀, then those of each previous label.
+        """
         cell, id, value = unpack(cells)
         row, is_start = np.zeros_like(cell), cell < self.labels
         entries = Entries(row, np.where(is_start, cell, cell - self.labels), id, value)
@@ -79,7 +88,10 @@ class CellCollector:
         self._block_state.append(Entries(row + rows.start, label, id, value))
 
     def add_pairs(self, rows: slice, cells: SparseRows) -> None:
-        """Add features of pairs of labels at some rows; first rows have labels instead of pairs."""
+        """Add features of pairs of labels at some rows.
+
+        The first row of a sequence has one cell for each label, other rows one for each pair.
+        """
         cell, id, value = unpack(cells)
         is_first = self._is_first[rows]
         counts = np.where(is_first, self.labels, self.labels**2)
@@ -91,7 +103,7 @@ class CellCollector:
         self._block_pairs.append(entries.select(~at_start))
 
     def finish_block(self, rows: slice, features: int) -> None:
-        """Arrange the entries of the rows that were added since the last call."""
+        """Divide the entries added since the last call into state, pairs and constant entries."""
         first_rows = np.flatnonzero(self._is_first[rows]) + rows.start
         self._block_state += [entries.repeat(first_rows) for entries in self._start]
         if self._block_pairs:
@@ -113,7 +125,7 @@ class CellCollector:
         )
 
     def _split_constant(self, pairs: Entries, rows: slice, features: int) -> Entries:
-        """Remove the entries that every row has, and return the others."""
+        """Return the entries that are not constant. `_constant` stores the constant ones once."""
         later_rows = np.flatnonzero(~self._is_first[rows]) + rows.start
         if not len(later_rows):
             return pairs
@@ -129,7 +141,8 @@ class CellCollector:
             constant = pairs.select(first_entries)
             self._constant = replace(constant, row=np.zeros_like(constant.row))
         else:
-            # A constant of the earlier rows that differs here becomes an entry of the earlier rows.
+            # An entry that was constant until now, but is absent or different in this block,
+            # becomes an entry of each earlier row.
             earlier = self._constant
             candidates = dict(
                 zip(columns[is_constant].tolist(), value[is_constant].tolist(), strict=True)
@@ -153,7 +166,10 @@ def unpack(rows: SparseRows) -> tuple[Any, Any, Any]:
 
 
 def _split_by_previous(pairs: Entries, labels: int) -> tuple[Entries, Entries]:
-    """Split pairs into features of a label, equal for all previous labels, and the others."""
+    """Return (state, pairs): features that are equal for all previous labels, and all others.
+
+    A feature in ``state`` is stored once for its label, without a previous label.
+    """
     if not len(pairs):
         return pairs, pairs
     label = pairs.cell % labels

@@ -24,7 +24,7 @@ class Entries:
     row: NDArray[np.int32]
     """The position, counted over all sequences."""
     cell: NDArray[np.int32]
-    """The label, or previous label · labels + label."""
+    """The label; for a pair of labels, previous label · number of labels + label."""
     id: NDArray[np.int32]
     """The number of the joint feature."""
     value: NDArray[np.float64]
@@ -47,7 +47,10 @@ class Entries:
 
     @classmethod
     def join(cls, parts: list[Entries]) -> Entries:
-        """Return the entries of all parts, sorted; those of the same row, cell and id are added."""
+        """Return the entries of all parts, sorted.
+
+        Values of the same row, cell and id are added; entries with the sum 0 are left out.
+        """
         entries = cls.concatenate(parts)
         if not len(entries):
             return entries
@@ -71,7 +74,10 @@ class Entries:
         return replace(repeated, row=np.repeat(rows, len(self)))
 
     def key(self, features: int) -> NDArray[np.int64]:
-        """Return one integer for each cell and id."""
+        """Return one integer for each entry, which is equal for entries of the same cell and id.
+
+        ``features`` is the number of joint features.
+        """
         return self.cell.astype(np.int64) * features + self.id
 
     def sum_cells(self, w: NDArray[np.float64], rows: int, cells: int) -> NDArray[np.float64]:
@@ -103,10 +109,11 @@ class JointCells:
     def add_scores(
         self, w: NDArray[np.float64], unary: NDArray[np.float64], matrices: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return ``unary`` (rows, labels) and the matrices plus the scores of joint features.
+        """Return ``unary`` and ``matrices``, with the scores of joint features added.
 
-        ``matrices`` is (1, labels, labels) or (rows, labels, labels). So is the result, but it has
-        one matrix for each row if features of pairs depend on the position.
+        ``unary`` is (rows, labels), ``matrices`` (1, labels, labels) or (rows, labels, labels). If
+        features of pairs depend on the position, the resulting matrices are one for each row;
+        otherwise, they have the shape of ``matrices``.
         """
         labels = self.labels
         square = (labels, labels)
@@ -136,7 +143,7 @@ class JointCells:
 
 
 def mark_changes(*arrays: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return True where an element of one of the arrays differs from the element before.
+    """Return True where an element of any array differs from the element before, and at index 0.
 
     >>> mark_changes(np.array([3, 3, 3, 4]), np.array([0, 0, 1, 1])).tolist()
     [True, False, True, True]
