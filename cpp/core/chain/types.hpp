@@ -194,15 +194,14 @@ struct PairChain {
   const std::uint16_t* before;       // (bigrams): b
   const double* bigram_value;        // (bigrams): exp(score), 0 if forbidden
   const std::int32_t* source_begin;  // (bigrams + 1)
-  const std::int32_t*
-      plain_begin;              // (bigrams): the first source without a trigram weight; these come last
-  const std::int32_t* source;   // (sources)
-  const double* source_value;   // (sources): exp(trigram weight), or 1
-  const double* start;          // (labels), or null
-  const double* end;            // (labels), or null
-  std::int64_t length[kLanes];  // 0 for an empty lane
-  const double* unary[kLanes];  // (length, labels)
-  double* out[kLanes];          // (length, labels): weight * p(y_t)
+  const std::int32_t* plain_begin;   // (bigrams): the first source that has no weight; these come last
+  const std::int32_t* source;        // (sources)
+  const double* source_value;        // (sources): exp(trigram weight), or 1
+  const double* start;               // (labels), or null
+  const double* end;                 // (labels), or null
+  std::int64_t length[kLanes];       // 0 for an empty lane
+  const double* unary[kLanes];       // (length, labels)
+  double* out[kLanes];               // (length, labels): weight * p(y_t)
   double weight[kLanes];
   double log_z[kLanes];
   bool inexact[kLanes];  // numbers too small for scaled probabilities, or no path: use the exact kernels

@@ -70,8 +70,7 @@ inline bool rebase(const CtcTarget& y, Band band, double* row, double* unit, dou
   Vec units_before{};
   for_each_vector_of(band, [&](int i) __attribute__((always_inline)) {
     const Vec position = load(kIndex) + i;
-    const Mask is_useful =
-        position >= band.least;  // the other positions get no more input and would underflow
+    const Mask is_useful = position >= band.least;  // other positions get no input and would underflow
     const Vec a = select(is_useful, load(row + i), Vec{}),
               b = select(is_useful, load(labels + i), Vec{});
     const Vec top = max(a, b);

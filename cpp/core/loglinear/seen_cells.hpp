@@ -52,9 +52,8 @@ struct Occurrences {
 struct RowCells {
   int cells;                 // the number of different cells
   const std::int32_t* cell;  // (rows): the cell of each row, -1 if it is not known
-  const bool*
-      allowed;  // (rows, cells): the allowed cells, which all count if the cell is unknown; or null
-  const double* weight;  // (rows), or null: all 1
+  const bool* allowed;       // (rows, cells): the cells that count if the cell is unknown; or null
+  const double* weight;      // (rows), or null: all 1
 };
 
 // Returns the cells of each attribute. A cell is kept if the attribute's values in its rows, times the
