@@ -61,7 +61,8 @@ NB_MODULE(_core, m) {
 #undef PyInit__core
 
 // nanobind keeps its types in the interpreter that imports the module. After a subinterpreter has
-// imported it and ended, the main interpreter would use freed objects. So only the main one may import.
+// imported it and ended, the main interpreter would use freed objects. So only the main interpreter may
+// import this module.
 extern "C" NB_EXPORT PyObject* PyInit__core(void) {
   if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
     PyErr_SetString(PyExc_ImportError,

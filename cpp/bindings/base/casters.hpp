@@ -2,8 +2,8 @@
 // nanobind/stl/string.h and nanobind/stl/vector.h.
 //
 // nanobind's converters are noexcept, so an allocation that fails in them ends the process. The
-// converters below store the failure, and throw std::bad_alloc when the function takes the value, which
-// becomes MemoryError. Tuples and pairs take their values there too.
+// converters below store the failure. They throw std::bad_alloc later, when the bound function takes the
+// value; this becomes MemoryError. Tuples and pairs take the values of their items at that time too.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -11,7 +11,8 @@ bool is_main_thread() {
   return nb::cast<unsigned long>(ident) == PyThread_get_thread_ident();
 }
 
-// Runs the handlers of signals that have arrived. Returns true if one raised; the exception stays set.
+// Runs the handlers of signals that have arrived. Returns true if a handler raised an exception, which
+// stays set.
 bool check_with_gil(InterruptibleCall& call) {
   if (PyErr_CheckSignals() != 0) return true;
   try {

@@ -1,8 +1,9 @@
 // The GIL during long calls, and Ctrl-C.
 //
-// Both classes make the call interruptible: where the core polls (core/base/poll.hpp), the main thread
-// runs Python's signal handlers. If one raises, Interrupted leaves the core and the exception of the
-// handler, such as KeyboardInterrupt, leaves the native call (bindings/base/errors.cpp).
+// ReleasedGil and HeldGil make the call interruptible: where the core polls (core/base/poll.hpp), the
+// main thread runs Python's signal handlers. If one raises, Interrupted leaves the core and the
+// exception of the handler, such as KeyboardInterrupt, leaves the native call
+// (bindings/base/errors.cpp).
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -33,8 +34,8 @@ class HeldGil {
   InterruptibleCall call_;
 };
 
-// Marks an object as busy during a call. A second call throws: a signal handler or another
-// thread may make one while the first call polls.
+// Marks an object as busy during a call. A second call, which a signal handler or another thread may
+// make while the first call polls, throws.
 class BusyMark {
  public:
   explicit BusyMark(bool& busy) : busy_(busy) {

@@ -75,7 +75,8 @@ class ChainBinding {
         rows, [&](const ChainBatch<T>& c, const auto& meanwhile) { c.marginals(out, meanwhile); });
   }
 
-  // Subtracts one path per sequence from the results of marginals(). The outcomes describe the labels.
+  // Subtracts one path per sequence from the results of marginals(). The outcomes say whether the labels
+  // of the paths are valid.
   void subtract_paths(Integers labels, Out<T, 2> unary, std::optional<Out<T, 3>> pairwise,
                       std::optional<Integers> pairwise_starts, std::optional<Out<double, 2>> counts,
                       Out<double, 1> log_z, Out<std::int64_t, 2> outcomes,
@@ -223,7 +224,7 @@ class ChainBinding {
   }
 
   // Runs a call and creates the arrays of the results. Creating one array per sequence takes time, so
-  // this thread does it while the others compute.
+  // this thread does it while the other threads compute.
   template <Purpose kPurpose, class Call>
   nb::object run_and_cut(const nb::object& rows, const Call& call) const {
     nb::object pieces = nb::none();

@@ -21,7 +21,8 @@ namespace nb = nanobind;
 namespace trellis {
 namespace {
 
-// prefix: every mask is a prefix; scattered: a mask has a hole; wrong: a length or tag is out of range.
+// prefix: each row of the mask is true at its first steps only; scattered: a row of the mask has a hole;
+// wrong: a length or tag is out of range.
 // inference/chain/layer.py expects the values 0, 1 and 2.
 enum class Steps { prefix, scattered, wrong };
 

@@ -101,8 +101,8 @@ void align(const Batch<T>& x, const In<std::int64_t, 2>& targets, const In<std::
             runs = std::vector<std::int64_t>()](std::int64_t b) mutable {
       const CtcInput<T> row = rows[b];
       const std::int64_t* target = labels_of_targets.data() + b * max_labels;
-      // Below, the runs index frames. Another thread could change the caller's arrays, so the runs are
-      // copied there only afterwards.
+      // The runs index frames below. In the caller's arrays another thread could change them, so they
+      // are copied to these arrays only afterwards.
       runs.resize(static_cast<std::size_t>(2 * counts[b]));
       const CtcRuns out{
           .labels = labels.data() + b * frames, .starts = runs.data(), .ends = runs.data() + counts[b]};

@@ -65,7 +65,9 @@ class CtcBinding {
     check_ctc(batch_);
   }
 
-  // Fills loss (B), log_norm (T, B) and alpha (B, T, 2S + 1). backward() needs all of them.
+  // Fills loss, (B), log_norm, (T, B), and alpha, (B, T, 2S + 1), for targets of up to S labels;
+  // backward() needs all of them. `alpha` holds scores, not probabilities: it is `kept` of
+  // Ctc::forward().
   void forward(Out<T, 1> loss, Out<T, 2> log_norm, Out<T, 3> alpha) const {
     check(size(loss, 0), size(log_norm, 0), size(log_norm, 1), alpha);
     const ReleasedGil release;

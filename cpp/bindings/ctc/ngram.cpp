@@ -1,4 +1,4 @@
-// Binds n-gram language models and their ARPA reader: text in and out, and the GIL.
+// Binds n-gram language models and their ARPA reader: converts text, and releases the GIL.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>

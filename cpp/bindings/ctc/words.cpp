@@ -1,4 +1,4 @@
-// Binds core/ctc/word_decoder.hpp: text, shapes, dtypes and the GIL.
+// Binds core/ctc/word_decoder.hpp: converts text, checks shapes and dtypes, and releases the GIL.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -244,12 +244,13 @@ class WordsBinding {
     std::unique_ptr<CtcWordSearch> search_;
   };
 
-  // No std::shared_ptr: nanobind allocates its control block in a noexcept function.
+  // Models are not in a std::shared_ptr, because nanobind allocates its control block in a noexcept
+  // function.
   const NgramModel* model_;  // the n-gram model, or null
   nb::object model_owner_;   // keeps model_ alive
   nb::object foreign_;       // creates a Python language model, or None
   const bool bounded_, listed_;
-  std::vector<std::uint32_t> numbers_;  // (vocabulary): the model's words, if a vocabulary is listed
+  std::vector<std::uint32_t> numbers_;  // (vocabulary): the model's number of each listed word
   std::unique_ptr<CtcWords> words_;
   mutable std::mutex mutex_;          // guards idle_ and searches_
   mutable std::size_t searches_ = 0;  // idle or in use

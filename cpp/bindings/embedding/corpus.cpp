@@ -1,4 +1,4 @@
-// Binds the text side of embeddings: subwords and the corpus. Shapes, dtypes and the GIL.
+// Binds the text side of embeddings, subwords and the corpus: checks arguments, and releases the GIL.
 #include "embedding/corpus.hpp"
 
 #include <nanobind/ndarray.h>

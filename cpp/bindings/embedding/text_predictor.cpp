@@ -1,4 +1,4 @@
-// Binds prediction of text labels: shapes, dtypes, Python texts and the GIL.
+// Binds prediction of text labels: checks shapes and dtypes, reads Python texts, and releases the GIL.
 #include "embedding/text_predictor.hpp"
 
 #include <nanobind/ndarray.h>
@@ -195,7 +195,8 @@ void make(Predictor* self, nb::handle words, nb::handle labels, int minn, int ma
       TextPredictor(std::move(dictionary), matrix, output.data(), loss_of(loss), label_counts)};
 }
 
-// Returns the best labels of each text. Probabilities are floats, as in fastText.
+// Returns the best labels of each text. With `as_floats`, probabilities are rounded to floats, as in
+// fastText.
 nb::list best(const Predictor& self, const Texts& texts, std::int64_t k, double threshold, int threads,
               bool as_floats) {
   require(threads > 0, "threads must be positive");

@@ -1,5 +1,5 @@
-// Binds training of word embeddings: a corpus and the model's tables. Shapes, dtypes, ranges and the
-// GIL.
+// Binds training of word embeddings from a corpus and the model's tables: checks shapes, dtypes and
+// ranges, and releases the GIL.
 #include "embedding/training.hpp"
 
 #include <nanobind/ndarray.h>

@@ -266,7 +266,7 @@ class Extractor {
     require(keys.shape(0) % stride == 0, "keys: the size must be a multiple of key_size");
     const HeldGil held;
     PollEvery poll(256);
-    std::vector<std::uint32_t> key(static_cast<std::size_t>(stride));  // a copy: it is validated
+    std::vector<std::uint32_t> key(static_cast<std::size_t>(stride));  // a copy, which cannot change
     for (std::size_t i = 0; i < keys.shape(0); i += stride) {
       poll.step();
       std::copy_n(keys.data() + i, stride, key.begin());

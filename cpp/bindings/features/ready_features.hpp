@@ -23,9 +23,9 @@ namespace trellis {
 // does not.
 struct Reading {
   std::string text;                // all names, one after the other
-  std::vector<std::uint32_t> end;  // (names): where each ends in the text
+  std::vector<std::uint32_t> end;  // (names): where each name ends in the text
   std::vector<double> value;       // (names)
-  std::vector<std::int64_t> row;   // (positions): the number of names up to its end
+  std::vector<std::int64_t> row;   // (positions): the number of names up to the end of the position
   std::string name;                // the name that is being built
   // The sequence and position that are being read, for error messages. -1 means that the caller passed
   // only one sequence.
@@ -94,8 +94,8 @@ struct Reading {
     }
   }
 
-  // Adds a dict. Its values and polls may run Python code, which may change the dict: a changed size is
-  // an error, and at most `size` items are read.
+  // Adds a dict. Converting its values, and polls, may run Python code, which may change the dict. So a
+  // changed size is an error, and at most `size` items are read.
   void add_dict(PyObject* dict, int depth) {
     const std::size_t before = name.size();
     const Py_ssize_t size = PyDict_GET_SIZE(dict);

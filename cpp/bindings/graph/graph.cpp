@@ -49,7 +49,7 @@ class GraphBinding {
   }
 
   // Computes log Z and marginals. log_z has the log Z of each connected component at one of its
-  // variables, 0 at the others.
+  // variables, and 0 at its other variables.
   void exact(Doubles tables, Out<double> log_z, MaybeOut variable, MaybeOut factor, int threads) const {
     check(tables, threads);
     require(size(log_z) == graph_.variables(), "log_z must have one entry per variable");
@@ -88,7 +88,7 @@ class GraphBinding {
     for (const double z : log_z) {
       if (z == kForbidden) return false;
     }
-    Indices drawn(static_cast<std::size_t>(graph_.variables()));  // private: sample() reads it too
+    Indices drawn(static_cast<std::size_t>(graph_.variables()));  // private: run.sample() also reads it
     for (Index at = 0; at < size(labels); at += graph_.variables()) {
       run.sample(uniforms.data() + at, drawn.data());
       std::copy(drawn.begin(), drawn.end(), labels.data() + at);

@@ -1,4 +1,4 @@
-// Binds training of log-linear chain models (core/loglinear/): shapes, dtypes and the GIL.
+// Binds training of log-linear chain models (core/loglinear/): checks arguments, and releases the GIL.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>

@@ -48,7 +48,7 @@ std::int64_t size_of(const Shared<T>& values) {
 }
 
 // The arrays that a SparseRows points to, kept alive. `begin` is a private copy. The ids are not copied,
-// because they are large: they are checked where they index (SparseRows::id_at).
+// because they are large: each use as an index checks them (SparseRows::id_at).
 struct SparseRowsArrays {
   Shared<std::int64_t> begin;       // (rows + 1)
   In<std::int32_t> id;              // (entries)

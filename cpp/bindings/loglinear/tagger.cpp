@@ -16,8 +16,8 @@ namespace nb = nanobind;
 namespace trellis {
 namespace {
 
-// The names and weights of a model, and the scores of the last sequence. The GIL is held throughout: it
-// protects that sequence, and most calls are too short to be worth releasing it.
+// The names and weights of a model, and the scores of the last sequence. All calls hold the GIL: it
+// protects the last sequence, and most calls are so short that releasing the GIL would not pay.
 class Tagger {
  public:
   Tagger(nb::object vocabulary, nb::object scorer, nb::tuple labels)

@@ -1,4 +1,5 @@
-// Binds the training of n-gram models: blocks of text in, blocks of an ARPA file out, and the GIL.
+// Binds the training of n-gram models: takes blocks of text, returns blocks of an ARPA file, and
+// releases the GIL.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/tuple.h>
@@ -22,11 +23,11 @@ namespace nb = nanobind;
 namespace trellis {
 namespace {
 
-// For each length: all n-grams, those that are kept, the three discounts, and whether they are
-// fallbacks.
+// For one length: the number of all n-grams and of those that are kept, the three discounts, and whether
+// these are the fallback.
 using LevelSummary = std::tuple<std::int64_t, std::int64_t, std::array<double, 3>, bool>;
 
-// The steps of NgramTrainer in the only order that is valid. After an error, no step is.
+// Allows the steps of NgramTrainer only in their valid order. After an error, no step is allowed.
 class Training {
  public:
   explicit Training(const NgramOptions& options)
@@ -50,7 +51,7 @@ class Training {
     return nb::bytes(block.data(), block.size());
   }
 
-  // Releases the memory and the temporary files. No step is valid after it.
+  // Releases the memory and the temporary files. No step is allowed after close().
   void close() {
     const BusyMark mark(busy_);
     stage_ = kFailed;
@@ -86,7 +87,8 @@ class Training {
     stage_ = after;
   }
 
-  // What has been counted. A step may change it at the same time, in another thread.
+  // Returns the trainer, for its counts. It is an error to read them during a step, which may change
+  // them in another thread.
   const NgramTrainer& trainer() const {
     require(trainer_ != nullptr && !busy_, "the training is in use or closed");
     return *trainer_;

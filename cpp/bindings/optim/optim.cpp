@@ -1,4 +1,4 @@
-// Binds the vector operations of the optimisers (core/optim/): shapes, dtypes and the GIL.
+// Binds the vector operations of the optimisers (core/optim/): checks shapes, and releases the GIL.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>

@@ -56,7 +56,7 @@ nb::list token_offsets(const nb::str& text) {
   return list;
 }
 
-// The ends of all segments by UAX #29 without changes, for tests of conformance.
+// Returns the ends of all segments by UAX #29 without changes, for tests of conformance.
 nb::list word_boundaries(const nb::str& text) {
   nb::list list;
   with_segments(text, WordClassTable::standard(), [&](auto segments) {

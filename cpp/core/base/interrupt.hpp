@@ -1,9 +1,10 @@
 // Interruption of long calls, without knowledge of Python.
 //
 // The thread that makes a call creates an InterruptibleCall with a function that looks for signals. Long
-// loops call poll_interrupt() (base/poll.hpp). In that thread it calls the function from time to time.
-// In the threads that help (base/thread_pool.hpp) it reads a flag. Both throw Interrupted, so the stack
-// unwinds, the pool waits for all helpers, and the exception leaves the call.
+// loops call poll_interrupt() (base/poll.hpp). In the calling thread, poll_interrupt() calls this
+// function from time to time. In the threads that help (base/thread_pool.hpp), it reads a flag that the
+// calling thread sets. In both cases it throws Interrupted. Then the stack unwinds, the pool waits for
+// all helpers, and the exception leaves the call.
 #pragma once
 
 #include <atomic>
@@ -25,7 +26,7 @@ class InterruptibleCall {
   // Returns true to interrupt the call.
   using Check = bool (*)(InterruptibleCall&);
 
-  // The interval between two calls of `check`. Each may have to wait for the GIL.
+  // The interval between two calls of `check`. Each call may have to wait for the GIL.
   static constexpr std::int64_t kIntervalMilliseconds = 50;
 
   // Makes this the current call of the thread, until the object is destroyed.
@@ -37,7 +38,7 @@ class InterruptibleCall {
   // Returns the current call of this thread, or null.
   static InterruptibleCall* current();
 
-  // Stops the calls of `check`: no signal can arrive in this thread. May be called by `check`.
+  // Stops the calls of `check`, for a thread in which no signal can arrive. May be called by `check`.
   void ignore() { check_ = nullptr; }
 
  private:

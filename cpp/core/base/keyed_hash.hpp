@@ -49,7 +49,7 @@ inline HashKeys draw_hash_keys() {
   return {left, right, inner, outer};
 }
 
-// A variable rather than a function with a static one, which would be checked at each call.
+// A global variable: a static variable in a function would be checked for initialisation at each call.
 inline const HashKeys process_hash_keys = draw_hash_keys();
 
 // Returns the hash of n bytes at p.
@@ -65,8 +65,8 @@ inline std::uint64_t hash_bytes(const char* p, std::size_t n, const HashKeys& ke
     return std::uint64_t{word};
   };
   std::uint64_t a = 0, b = 0, h = keys.right;
-  // The words of short strings overlap, so that no byte is read in a loop; the size makes them
-  // unambiguous.
+  // The words of short strings overlap, so that no byte is read in a loop. The size is hashed too, so
+  // two strings of different sizes with the same words differ.
   if (n >= 8) {
     const char* const last = p + n - 8;
     for (; last - p > 8; p += 16) h = mix(read8(p) ^ keys.left, read8(p + 8) ^ h);

@@ -14,7 +14,7 @@
 
 namespace trellis {
 
-// An error of the operating system. The bindings make an OSError with the file name of it.
+// An error of the operating system. The bindings turn it into an OSError with this path.
 class FileError : public std::runtime_error {
  public:
   FileError(int code, const std::string& path)
@@ -46,7 +46,7 @@ class TemporaryFile {
 
  private:
   struct Close {
-    std::string name;  // the file to remove; empty if that is done
+    std::string name;  // the file to remove; empty if it is removed already
     void operator()(std::FILE* file) const {
       std::fclose(file);
       if (!name.empty()) std::remove(name.c_str());

@@ -72,7 +72,8 @@ class ThreadPool {
     std::exception_ptr error = nullptr;
   };
 
-  // Waits until no helper works on the job. Meanwhile it checks for signals; one makes the helpers stop.
+  // Waits until no helper works on the job. Meanwhile it checks for signals: if one interrupts the call,
+  // the helpers stop.
   void wait_for(Job& job) {
     constexpr std::chrono::milliseconds kPollInterval(10);
     const auto ready = [&] { return job.active == 0; };
@@ -162,7 +163,8 @@ class ThreadPool {
 
 // Runs tasks 0 .. count-1 on up to `threads` threads. make_worker() is called once per thread and
 // returns the function that runs a task, so scratch memory belongs to a thread. The caller's thread runs
-// `meanwhile`, if any, after the others have started. The call can be interrupted before each task.
+// `meanwhile`, if any, after the other threads have been woken. The call can be interrupted before each
+// task.
 template <class MakeWorker>
 void parallel_for(std::int64_t count, int threads, const MakeWorker& make_worker,
                   const std::function<void()>& meanwhile = nullptr) {

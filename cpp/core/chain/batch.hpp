@@ -30,18 +30,18 @@ template <class T>
 class ChainBatch {
  public:
   // The number of rows of scratch memory per sequence. A longer sequence is divided into blocks of this
-  // size. It stores one row per block and repeats the forward pass of each block, which needs little
-  // memory. The value was chosen by hand; it has not been measured since.
+  // size. Only one row per block is stored, and the backward pass repeats the forward pass of each
+  // block. This needs little memory. The value was chosen by hand; it has not been measured since.
   static constexpr std::int64_t kBlockRows = 1024;
 
   using Memory = BatchMemory;
-  using Meanwhile = std::function<void()>;  // run by the caller's thread while the others compute
+  using Meanwhile = std::function<void()>;  // run by the caller's thread while the other threads compute
 
   ChainBatch(const Batch<T>& batch, const ChainKernels<T>& kernels, int threads, Purpose purpose)
       : ChainBatch(batch, kernels, threads,
                    std::make_shared<SharedScores>(batch, purpose == Purpose::probabilities)) {}
 
-  // Uses shared scores of the caller, which several batches may use.
+  // Uses shared scores that the caller provides. Several batches may use the same object.
   ChainBatch(const Batch<T>& batch, const ChainKernels<T>& kernels, int threads,
              std::shared_ptr<const SharedScores> shared)
       : batch_(batch),
@@ -232,8 +232,8 @@ class ChainBatch {
     ChainPaths<T>(batch_, s_).score(labels, scores, outcomes);
   }
 
-  // Subtracts the counts of one path per sequence from the expected counts in `out`, and its score from
-  // log Z. The results are -log p(path) and its gradient.
+  // Subtracts the counts of one path per sequence from the expected counts in `out`, and the score of
+  // the path from log Z. The results are -log p(path) and its gradient.
   void subtract_paths(const std::int64_t* labels, const MarginalsOut<T>& out) const {
     ChainPaths<T>(batch_, s_).subtract(labels, out);
   }
@@ -361,8 +361,8 @@ class ChainBatch {
     }
   }
 
-  // Stores the last alpha of a block and its inverse sum, (stride + 1), and makes it row 0 of the next
-  // block. Only a sequence that is alone in its group has several blocks.
+  // Stores the last alpha of a block and its inverse sum, (stride + 1), and copies this alpha to row 0,
+  // where the next block starts. Only a sequence that is alone in its group has several blocks.
   void save_checkpoint(Lane<T>& lane, double* checkpoint) const {
     const double* last = lane.alpha + block_rows() * s_.stride;
     std::copy(last, last + s_.stride, checkpoint);
@@ -384,8 +384,9 @@ class ChainBatch {
     lane = finished;
   }
 
-  // Computes pairwise marginals, or their sum, of the pairs (t-1, t) with t in [begin, end), of sequence
-  // i.
+  // Computes the pairwise marginals of sequence i at the pairs (t-1, t) with t in [begin, end). Writes
+  // them to out.pairwise, and adds their sum, still without the factor exp(transition), to counts;
+  // either of these may be null.
   void add_pairs(const Lane<T>& lane, std::int64_t i, std::int64_t begin, std::int64_t end,
                  const MarginalsOut<T>& out, double* counts) const {
     if (lane.outcome.status != Status::ok) return;
@@ -432,7 +433,7 @@ class ChainBatch {
                                 log_z);
   }
 
-  // Sequences with their forward rows of best scores.
+  // The sequences of a group, with their forward rows of best scores.
   struct MaxGroup {
     int count;
     std::int64_t index[kGroup];  // the index of each sequence in the batch

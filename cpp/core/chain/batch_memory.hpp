@@ -9,7 +9,8 @@
 
 namespace trellis {
 
-// The scratch memory of one thread, for sequences of up to `block` rows or blocks of longer ones.
+// The scratch memory of one thread, for sequences of up to `block` rows, or for one block of a longer
+// one.
 struct BatchMemory {
   BatchMemory(const SharedView& shared, std::int64_t block)
       : lane_size((2 * (block + 1) + 1) * shared.stride),

@@ -80,7 +80,7 @@ class KBest {
  private:
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-  struct Entry {  // a path that ends here; label and rank of the path that it extends
+  struct Entry {  // a path; label and rank say which path of the position before it extends
     double score;
     std::int32_t label;
     std::int64_t rank;
@@ -97,8 +97,9 @@ class KBest {
     return first_[static_cast<std::size_t>(t * labels_ + b) + 1] - cell(t, b);
   }
 
-  // Appends up to k entries, best first. The heap starts with the best candidate of each of k labels
-  // only: a label whose best candidate is not among the k best has no path among them.
+  // Appends up to k entries, best first. The heap starts with the best candidate of each label, and only
+  // the k best of these are kept: a label whose best candidate is not among them has none of the k best
+  // paths.
   template <class Score>
   void append_best(std::int64_t t_before, const Score& score_of, std::vector<Entry>& entries) {
     heap_.clear();

@@ -70,7 +70,7 @@ class LengthGroups {
 
   std::vector<std::int64_t> order_;  // (count): sequences, longest first
   std::vector<std::int64_t>
-      first_;  // (groups + 1): group g is order_[first_[g]] .. order_[first_[g + 1]]
+      first_;  // (groups + 1): group g is order_[first_[g]] .. order_[first_[g + 1] - 1]
   std::int64_t rows_ = 0, longest_ = 0;
 };
 

@@ -1,7 +1,7 @@
 // Forward-backward in log space: exact for any scores, also with position-dependent transitions.
 //
 //     m_t(b)     = log sum_a exp(alpha_{t-1}(a) + transition_t(a, b))
-//     alpha_t(b) = m_t(b) + unary_t(b) - n_t                       n_t makes the largest one 0
+//     alpha_t(b) = m_t(b) + unary_t(b) - n_t                       n_t makes the largest alpha_t 0
 //     p(y_{t-1} = a | y_t = b) = exp(alpha_{t-1}(a) + transition_t(a, b) - m_t(b))
 // The last line yields the marginals from right to left by sums of positive terms: nothing cancels, and
 // no backward table is needed. Only m is stored; alpha is recomputed from it.
@@ -29,8 +29,8 @@ inline double log_alpha(const SharedView& s, const Sequence<T>& x, std::int64_t 
   return top[0];
 }
 
-// Computes vector v of m_t. With kEntropy also that of h_t(b), the entropy of the path before t given
-// y_t = b:
+// Computes vector v of m_t, the labels [v * kWidth, (v + 1) * kWidth). With kEntropy, also computes the
+// same labels of h_t(b), the entropy of the path before t given y_t = b:
 //     h_t(b) = sum_a r(a|b) (h_{t-1}(a) - log r(a|b)),   r(a|b) = p(y_{t-1} = a | y_t = b).
 template <bool kEntropy>
 TRELLIS_INLINE Vec log_column(const SharedView& s, const double* transition, const double* alpha, int v,
@@ -51,7 +51,7 @@ TRELLIS_INLINE Vec log_column(const SharedView& s, const double* transition, con
   return top + log_total;
 }
 
-// Fills rows, (length, stride), with m_t, and log_z.
+// Fills rows, (length, stride), with m_t, and sets *log_z.
 template <class T>
 Outcome log_forward(const SharedView& s, const Sequence<T>& x, double* rows, double* scratch,
                     double* log_z) {
@@ -267,7 +267,7 @@ void sample(const SharedView& s, const Sequence<T>& x, double* rows, double* scr
   for (std::int64_t i = 0; i < n; ++i) {
     const double* u = uniforms + i * x.length;
     std::int64_t* path = labels + i * x.length;
-    int after = 0;  // the label at t + 1; another thread could change `path`
+    int after = 0;  // the label at t + 1, not read from `path`: another thread could change it
     for (std::int64_t t = x.length - 1; t >= 0; --t) {
       poll.step();
       const double* from = zeros;

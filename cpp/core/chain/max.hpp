@@ -79,15 +79,15 @@ inline int argmax(const SharedView& s, const double* row, const double* column) 
 }
 
 // Computes the best paths of a group, position by position for all sequences. A step of one sequence
-// depends on its previous step, so the CPU can work on the other sequences meanwhile. A sequence without
+// must wait for its previous step; meanwhile the CPU can work on the other sequences. A sequence without
 // an allowed path gets arbitrary labels and score -inf.
 template <class T>
 void best_paths(const SharedView& s, const Sequence<T>* x, int count, const double* const* rows,
                 double* scratch, std::int64_t* const* labels, double* score) {
   double* zeros = scratch;
-  double* column = scratch + s.stride;  // rows are -inf past the labels, so the column must be finite
+  double* column = scratch + s.stride;  // finite past the labels: row + column is -inf there
   for (int a = 0; a < s.stride; ++a) zeros[a] = column[a] = 0.0;
-  int after[kGroup] = {};  // the labels at t + 1; another thread could change `labels`
+  int after[kGroup] = {};  // the labels at t + 1, not read from `labels`: another thread could change it
   PollEvery poll(kRowCost + s.stride);
   for (std::int64_t t = x[0].length - 1; t >= 0; --t) {
     poll.step();

@@ -1,7 +1,8 @@
 // Forward-backward of second order: eight sequences at once, one in each SIMD lane.
 //
 // A labelling is one path of states. The state at t is the pair (y_{t-1}, y_t) if some trigram begins
-// with it, and y_t alone otherwise. Let value(s, c) = exp(trigram weight), or 1 without a weight. Then
+// with it, and y_t alone otherwise. Let value(s, c) = exp(trigram weight), or 1 without a weight, and
+// e_t(c) = exp(score of c at t). Then
 //     g_t(b, c)  = sum over states s of b of alpha_{t-1}(s) value(s, c)
 //     alpha_t(r) = e_t(c) * sum over the bigrams (b, c) that lead to r of exp(bigram) g_t(b, c)
 // and likewise backwards. Where no trigram ends with (b, c), g is the sum of alpha over the states of b,
@@ -27,7 +28,7 @@ struct PairRows {
   double* beta;   // (2, states, kLanes): of this position and of the one before
   double* sum;    // (longest, labels, kLanes): the sum of alpha over the states of a label
   double* w;      // (longest, labels, kLanes): exp(score - largest score) / sum of alpha before scaling
-  double* row;    // (2, labels, kLanes)
+  double* row;    // (2, labels, kLanes): p(y_t), and the part of beta that all states of a label share
   std::int64_t states, labels;  // the sizes of a row
 
   TRELLIS_INLINE PairRows(const PairChain& c, double* scratch)
@@ -47,6 +48,7 @@ TRELLIS_INLINE void add_product(Lanes& a, const Lanes& b, const Lanes& c) {
   for (int i = 0; i < kParts; ++i) a.part[i] += b.part[i] * c.part[i];
 }
 
+// Returns x where alpha > 0, and `otherwise` elsewhere.
 TRELLIS_INLINE Lanes reached(const Lanes& alpha, const Lanes& x, double otherwise) {
   Lanes y;
 #pragma GCC unroll 4
@@ -76,8 +78,8 @@ TRELLIS_INLINE void gather_pair_scores(const PairChain& c, std::int64_t t, doubl
   }
 }
 
-// Replaces scores by e = exp(score - largest), and returns the largest of each lane. *low becomes the
-// lowest difference that is not -inf.
+// Replaces scores by e = exp(score - largest), and returns the largest score of each lane. *low is
+// lowered to the lowest difference that is not -inf.
 TRELLIS_INLINE Lanes exponentiate(const PairChain& c, double* w, Lanes* low) {
   Lanes top = all_lanes(-kLargestScore);  // -inf - (-inf) would be NaN
   for (int b = 0; b < c.labels; ++b) top = maximum(top, load_lanes(w + b * kLanes));
@@ -125,7 +127,8 @@ TRELLIS_INLINE Lanes pair_step(const PairChain& c, const double* before, const d
   return total;
 }
 
-// Computes alpha_0 before scaling, and returns its sum: there is no label before.
+// Computes alpha_0 before scaling, and returns its sum. There is no label before position 0, so only the
+// states that stand for one label are reached.
 TRELLIS_INLINE Lanes first_pair_step(const PairChain& c, const double* e, double* alpha) {
   Lanes total = all_lanes(0.0);
   for (int label = 0; label < c.labels; ++label) {
@@ -195,8 +198,8 @@ inline void pair_forward(PairChain& chain, double* scratch) {
     chain.log_z[lane] = log_z[lane] + __builtin_log(product[lane]);
 }
 
-// Adds r = exp(bigram) w beta of bigram n to beta of its sources, or to the sum of its first label, and
-// adds the expected counts.
+// Adds r = exp(bigram) w beta of bigram n, times the value of the source, to beta of each of its
+// sources. If it has no sources, adds r to plain_beta of its first label. Also adds the expected counts.
 TRELLIS_INLINE void back_bigram(const PairChain& c, std::int32_t n, const Lanes& r, const double* alpha,
                                 const double* sum, double* beta, double* plain_beta) {
   double* count = c.bigram_counts + std::int64_t{n} * kLanes;

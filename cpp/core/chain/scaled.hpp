@@ -4,13 +4,14 @@
 //     alpha_t(b) = m_t(b) w_t(b)                            w_t = exp(unary_t - reference) / s_{t-1}
 //     beta_{t-1}(a) = sum_b psi(a, b) w_t(b) beta_t(b)      s_t = sum_b alpha_t(b), beta_T = 1 / s_T
 //     p(y_t = b) = alpha_t(b) beta_t(b)      p(y_{t-1} = a, y_t = b) = alpha_{t-1}(a) psi(a, b) q_t(b)
-// with q_t = w_t beta_t. log Z is the sum of log s_t and of the reference scores and shifts. Dividing by
-// the sum of the step before, not of this one, keeps the sum, the division and the exponentials off the
-// critical path from one step to the next.
-// Scaled probabilities are exact only as long as no alpha underflows. Every factor and every non-zero
-// alpha is compared with a threshold; above it, no product of them can underflow. A sequence below the
-// threshold is flagged and recomputed in log space (chain/log.hpp). By induction, alpha = 0 then means
-// "no allowed path", never "too small". src/trellis/inference/chain/README.md has the proof.
+// with q_t = w_t beta_t. The reference is the largest unary score of the position or of its block; the
+// shift is the largest transition score. log Z is the sum of log s_t and of the references and shifts.
+// Dividing by the sum of the step before, not of this one, keeps the sum, the division and the
+// exponentials off the critical path from one step to the next. Scaled probabilities are exact only as
+// long as no alpha underflows. Every factor and every non-zero alpha is compared with a threshold; above
+// it, no product of them can underflow. A sequence below the threshold is flagged and recomputed in log
+// space (chain/log.hpp). By induction, alpha = 0 then means "no allowed path", never "too small".
+// src/trellis/inference/chain/README.md has the proof.
 #pragma once
 
 #include "base/poll.hpp"
@@ -42,15 +43,16 @@ inline void check_plain(const SharedView& s, Lane<T>& lane, std::int64_t begin, 
   lane.plain = s.dense && range <= kWidestScores;  // false also for NaN and infinite ranges
 }
 
-// Sends a sequence with a score beyond kLargestScore to log space, which validates all scores. The other
-// scores of the row or block are within kWidestScores of the reference, or it goes there anyway.
+// Sends a sequence whose reference is beyond kLargestScore to log space, where all scores are validated.
+// The other scores need no check: they lie within kWidestScores of the reference, or the sequence goes
+// to log space anyway.
 template <class T>
 TRELLIS_INLINE void check_range(Lane<T>& lane, double reference) {
   if (reference > kLargestScore || reference < -kLargestScore) lane.low_score[0] = -kInfinity;
 }
 
-// Computes e_t relative to the maximum of its row, which is returned. Used for blocks with forbidden
-// labels, or with scores too far apart for one reference.
+// Computes e_t = exp(unary_t - maximum of the row), and returns the maximum. Used for blocks with
+// forbidden labels, or with scores too far apart for one reference.
 template <class T>
 inline double row_reference(const SharedView& s, Lane<T>& lane, std::int64_t t, double* e) {
   const double* edge = edge_of(s, t, lane.sequence.length);
@@ -73,8 +75,9 @@ inline double row_reference(const SharedView& s, Lane<T>& lane, std::int64_t t, 
   return top[0];
 }
 
-// Computes e_t for a whole block before the recursion. Exponentials of different positions do not depend
-// on each other. Inside the recursion they would lengthen the critical path.
+// Computes e_t = exp(unary_t - reference) for a whole block before the recursion. Exponentials of
+// different positions do not depend on each other. Inside the recursion they would lengthen the critical
+// path.
 template <class T>
 inline void emissions(const SharedView& s, Lane<T>& lane, std::int64_t begin, std::int64_t end) {
   end = end < lane.sequence.length ? end : lane.sequence.length;
@@ -188,8 +191,8 @@ void scaled_finish(const SharedView&, Lane<T>& lane) {
     low_alpha = lane.low_alpha[i] < low_alpha ? lane.low_alpha[i] : low_alpha;
   }
   lane.log_z += __builtin_log(lane.product);
-  // Near underflow, other outcomes may be wrong too. The computation in log space validates all scores
-  // again.
+  // Near underflow, an outcome that was found so far may be wrong too. The computation in log space
+  // validates all scores again.
   if (low_score < -kWidestScores || low_alpha < kTinyAlpha) {
     lane.outcome = {Status::needs_log_space, 0};
   }
@@ -244,7 +247,8 @@ void pairwise(const SharedView& s, const double* alpha, const double* emission, 
   }
 }
 
-// Computes rows [a, a + R) and N vectors of columns of the counts, in registers.
+// counts[i][j] += sum_t alpha[t][i] q[t][j] for the rows i in [a, a + R) and N vectors of columns j from
+// `column` on. The sums over t are kept in registers.
 template <int R, int N>
 TRELLIS_INLINE void outer_tile(const SharedView& s, const double* alpha, const double* q,
                                std::int64_t rows, double* counts, int a, int column) {
@@ -270,7 +274,7 @@ TRELLIS_INLINE void outer_tile(const SharedView& s, const double* alpha, const d
   }
 }
 
-// Computes N vectors of columns of the counts, four rows at a time.
+// Adds to N vectors of columns of the counts, four rows at a time.
 template <int N>
 TRELLIS_INLINE void outer_columns(const SharedView& s, const double* alpha, const double* q,
                                   std::int64_t rows, double* counts, int column) {

@@ -35,7 +35,7 @@ TRELLIS_INLINE void prefetch_row(const SharedView& s, const T* rows, std::int64_
   for (std::size_t i = 0; i < s.labels * sizeof(T); i += 64) __builtin_prefetch(row + i, kWrite, 2);
 }
 
-// NaN, +inf, or finite and beyond kLargestScore.
+// Returns a mask of the lanes that are NaN, +inf, or finite and beyond kLargestScore.
 TRELLIS_INLINE Mask not_a_score(Vec v) {
   return ~((v <= kLargestScore) & (v >= -kLargestScore)) & ~(v == -kInfinity);
 }
@@ -48,7 +48,7 @@ TRELLIS_INLINE int active(const Item* items, int count, std::int64_t t) {
 }
 
 // Returns the transition scores into position t, (labels, stride): the shared matrix, or a padded copy
-// in `buffer`. Sets *valid to false if one is not a score.
+// in `buffer`. Sets *valid to false if one of them is NaN, +inf, or finite and beyond kLargestScore.
 template <class T>
 inline const double* transition_into(const SharedView& s, const Sequence<T>& x, std::int64_t t,
                                      double* buffer, bool* valid) {
@@ -77,8 +77,8 @@ TRELLIS_INLINE const double* transition_column(const SharedView& s, const Sequen
   return buffer;
 }
 
-// Returns whether the scores, with start and end scores added, have no NaN and no +inf, and whether no
-// finite one is beyond kLargestScore.
+// Returns whether each unary score, with start and end scores added, is -inf or a number within
+// kLargestScore, and whether the shared scores are in range too.
 template <class T>
 inline bool valid_unary(const SharedView& s, const Sequence<T>& x) {
   Mask invalid_lanes{};

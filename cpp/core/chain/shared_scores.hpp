@@ -70,7 +70,8 @@ class SharedScores {
     view_.edge[kind] = edge;
   }
 
-  // Copies the transitions, (labels, labels), to two padded matrices of `square` numbers.
+  // Copies the transitions, (labels, labels), to a padded matrix of `square` numbers and to its
+  // transpose.
   void add_scores(const double* transition, double* log, double* log_by_to, std::int64_t square) {
     const int labels = view_.labels, stride = view_.stride;
     std::fill(log, log + square, -kInfinity);
@@ -111,7 +112,8 @@ class SharedScores {
     view_.weight_by_to = weight_by_to;
   }
 
-  // Log space validates the sequences of a batch whose shared scores are out of range, and reports them.
+  // Records a finite score beyond kLargestScore. All sequences of the batch then go to log space, where
+  // they are validated and get an error status.
   void check_range(double score) {
     const bool finite = score > -kInfinity;  // the caller has excluded NaN and +inf
     if (finite && !(std::abs(score) <= kLargestScore)) view_.in_range = false;

@@ -1,11 +1,12 @@
 // Forward-backward where most transitions score 0: eight sequences at once, one in each SIMD lane.
 //
 // Let psi(a, b) = exp(transition) = 1 + s(a, b), with s different from 0 for few pairs. Then
-//     m_t(b) = sum_a alpha_{t-1}(a) psi(a, b) = 1 + sum over those a of alpha_{t-1}(a) s(a, b)
-// because alpha is scaled to sum to 1, and likewise backwards: the work is proportional to the number of
-// these pairs. With one sequence per lane, every step is the same instruction for all of them, and sums
-// over labels need no shuffles. All psi are positive, so every label is reached and no sum is 0. The
-// caller guarantees that no psi is so small that 1 + s loses its digits (SparseBigrams::prepare).
+//     m_t(b) = sum_a alpha_{t-1}(a) psi(a, b) = 1 + sum of alpha_{t-1}(a) s(a, b) over the a with s != 0
+// because alpha is scaled to sum to 1. The backward pass does the same, so the work is proportional to
+// the number of pairs with s != 0. With one sequence per lane, every step is the same instruction for
+// all sequences, and sums over labels need no shuffles. All psi are positive, so every label is reached
+// and no sum is 0. The caller guarantees that no psi is so small that 1 + s loses its digits
+// (SparseBigrams::prepare).
 #pragma once
 
 #include "base/poll.hpp"
@@ -14,7 +15,7 @@
 
 namespace trellis::TRELLIS_ISA {
 
-// Vectors per number, with one number for each of kLanes sequences.
+// The number of SIMD vectors that hold one number for each of kLanes sequences.
 inline constexpr int kParts = kLanes / kWidth;
 
 struct Lanes {
@@ -125,7 +126,8 @@ TRELLIS_INLINE void sparse_forward(const SparseChain& c, std::int64_t t, const d
   }
 }
 
-// beta_{t-1}(a) = sum_b psi(a, b) q_t(b); adds alpha_{t-1}(a) q_t(b) to the counts of the pairs.
+// beta_{t-1}(a) = sum_b psi(a, b) q_t(b) = total + sum_b s(a, b) q_t(b), where total = sum_b q_t(b).
+// Also adds alpha_{t-1}(a) q_t(b) to the counts of the pairs.
 TRELLIS_INLINE void backward_pairs(const SparseChain& c, const Lanes& total, const double* before,
                                    const double* q, double* beta) {
   // Local copies of the pointers: the compiler cannot know that the stores do not change them.

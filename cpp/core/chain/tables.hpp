@@ -4,7 +4,8 @@
 //     alpha_t(b) = log sum_a exp(alpha_{t-1}(a) + transition_t(a, b)) + unary_t(b)
 //     beta_t(a)  = log sum_b exp(transition_{t+1}(a, b) + unary_{t+1}(b) + beta_{t+1}(b))
 //     best_t(b)  = max_a (best_{t-1}(a) + transition_t(a, b)) + unary_t(b)
-// They are results for the caller. Inference does not use them: it needs less than these tables.
+// These tables are results for the caller. The other kernels do not use them, because they need only a
+// part of the numbers.
 #pragma once
 
 #include "base/poll.hpp"
@@ -89,9 +90,9 @@ Outcome beta_table(const SharedView& s, const Sequence<T>& x, double* scratch, d
   return {};
 }
 
-// Fills the best scores, (length, labels), and the best label before each label: the first one of
-// several. It is -1 at the first position, and where no path reaches the label. *score is that of the
-// best path.
+// Fills `out` with the best scores, (length, labels), and `pointers` with the best previous label of
+// each label: the first one if several are equally good, -1 at the first position and where no path
+// reaches the label. *score becomes the score of the best path.
 template <class T>
 Outcome best_table(const SharedView& s, const Sequence<T>& x, double* scratch, double* out,
                    std::int64_t* pointers, double* score) {

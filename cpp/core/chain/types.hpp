@@ -138,8 +138,8 @@ struct ChainKernels {
   void (*sample)(const SharedView&, const Sequence<T>&, double* rows, double* scratch,
                  const double* uniforms, std::int64_t n, std::int64_t* labels);
 
-  // Tables for the caller: the last numbers are log Z, and the score of the best path. out and pointers
-  // are (length, labels).
+  // Tables for the caller. The last argument receives log Z or, in best_table, the score of the best
+  // path. out and pointers are (length, labels).
   Outcome (*alpha_table)(const SharedView&, const Sequence<T>&, double* scratch, double* out, double*);
   Outcome (*beta_table)(const SharedView&, const Sequence<T>&, double* scratch, double* out, double*);
   Outcome (*best_table)(const SharedView&, const Sequence<T>&, double* scratch, double* out,
@@ -154,8 +154,8 @@ struct ChainKernels {
                        T* out);
 };
 
-// Returns the doubles of scratch for one sequence outside the scaled kernels: an expanded transition
-// matrix and up to eight rows.
+// Returns the number of doubles of scratch memory that one sequence needs in the kernels with a
+// `scratch` argument: a padded transition matrix and up to eight rows.
 inline constexpr std::int64_t scratch_size(int labels) {
   return static_cast<std::int64_t>(padded(labels)) * (labels + 8);
 }
@@ -183,7 +183,7 @@ struct SparseChain {
 };
 
 // Eight sequences of a chain of second order, longest first; see chain/pairs.hpp. A state stands for the
-// last label and, if trigrams begin with this pair, the label before it.
+// last label, or for the last two labels if some trigram begins with this pair.
 struct PairChain {
   int labels, states;
   const std::int32_t* state_begin;  // (labels + 1): the states of label c are [state_begin[c],
@@ -194,7 +194,7 @@ struct PairChain {
   const std::uint16_t* before;       // (bigrams): b
   const double* bigram_value;        // (bigrams): exp(score), 0 if forbidden
   const std::int32_t* source_begin;  // (bigrams + 1)
-  const std::int32_t* plain_begin;   // (bigrams): sources without a trigram weight follow those with one
+  const std::int32_t* plain_begin;   // (bigrams): the first source that has no weight; these come last
   const std::int32_t* source;        // (sources)
   const double* source_value;        // (sources): exp(trigram weight), or 1
   const double* start;               // (labels), or null
@@ -206,11 +206,12 @@ struct PairChain {
   double log_z[kLanes];
   bool inexact[kLanes];  // numbers too small for scaled probabilities, or no path: use the exact kernels
   double* bigram_counts;  // (bigrams, kLanes): weight * p(y_{t-1}, y_t) is added
-  // (sources, kLanes): weight * p(y_{t-2}, y_{t-1}, y_t) / source_value is added, if it has a weight
+  // (sources, kLanes): weight * p(y_{t-2}, y_{t-1}, y_t) / source_value is added, if the source has
+  // a trigram weight
   double* source_counts;
 };
 
-// Returns the doubles of scratch for sequences of up to `longest` positions.
+// Returns the number of doubles of scratch memory for sequences of up to `longest` positions.
 inline constexpr std::int64_t pair_scratch_size(const PairChain& c, std::int64_t longest) {
   return ((longest + 2) * c.states + (2 * longest + 2) * c.labels) * kLanes;
 }

@@ -110,7 +110,7 @@ class CtcAligner {
   }
 
   void back(const CtcInput<T>& x, CtcRuns out) {
-    std::int64_t i = labels_, seen = 0;  // position; the last label whose run has been closed
+    std::int64_t i = labels_, seen = 0;  // the position; the last position whose end is already stored
     bool in_label = in_label_ && labels_ > 0;
     for (std::int64_t begin = (x.length - 1) / kSegment * kSegment; begin >= 0; begin -= kSegment) {
       poll_interrupt();
@@ -174,8 +174,8 @@ class CtcAligner {
   double* checkpoints_ = nullptr;  // (segments, 2 * positions): the row before each segment
 };
 
-// Computes the path of the best label of each frame: its symbols, the frames where they are most likely,
-// and its score.
+// Takes the best label of each frame. Writes the symbols of this path and the frames where they are most
+// likely, and returns the score of the path.
 template <class T>
 double ctc_greedy(const CtcInput<T>& x, const CtcBest<T>& best, std::vector<std::int64_t>* symbols,
                   std::vector<std::int64_t>* frames) {

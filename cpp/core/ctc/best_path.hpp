@@ -1,7 +1,8 @@
 // The best path through a CTC trellis, and the inner loops of the beam search, with SIMD along a row.
 //
 // Row layout as in ctc/types.hpp, but labels first: a row holds "label y_i" for all positions i, then
-// "blank, after i labels". With max in place of the sum,
+// "blank, after i labels". With max in place of the sum, and with scores p of the blank (-) and of
+// labels,
 //     blank'(i) = p(-)   + max(blank(i), label(i))
 //     label'(i) = p(y_i) + max(label(i), blank(i-1), label(i-1) unless y_i = y_{i-1}).
 // There are no back pointers: the backward pass compares the candidates of the previous row again.

@@ -29,7 +29,8 @@ struct Terms {
   }
 };
 
-// Return the predecessors of "blank, after i labels" and of "label y_i", from a row of alpha.
+// Return the terms of the predecessors of "blank, after i labels" and of "label y_i", from a row of
+// alpha.
 TRELLIS_INLINE Terms before_blank(Vec blanks, Vec labels) {
   return {blanks, labels, splat(-kInfinity), Vec{}};
 }
@@ -87,7 +88,8 @@ TRELLIS_INLINE Vec divide_or_zero(Vec occupation, Vec sum) {
   return select(sum > 0.0, occupation / sum, Vec{});
 }
 
-// Replaces the occupations of a row by those of the previous row, `from`, in place.
+// Replaces the occupations `gamma` of a row, in place, by those of the previous row, whose alpha is
+// `from`.
 inline void log_step_back(const CtcTarget& y, const double* from, double* gamma) {
   const Vec none = splat(-kInfinity);
   Vec entered_after{}, skipped_after{};

@@ -37,8 +37,8 @@ class Ctc {
     }
   }
 
-  // Computes the loss, (B). Fills log_norm, (T, B), if the input is logits, and kept, (B, T, 2S + 1),
-  // which holds scores for backward().
+  // Computes the loss, (B). Fills log_norm, (T, B), if the input is logits. Fills kept,
+  // (B, T, 2 * most_labels + 1), with the scores that backward() needs, if keeps().
   void forward(T* loss, T* log_norm, T* kept) const {
     // The layout is (B, T): with (T, B), two threads would write to the same cache line and wait for
     // each other.
@@ -137,8 +137,8 @@ class Ctc {
     for (const std::int32_t y : plans_[b].symbol()) *out++ = row[y];
   }
 
-  // Fills the gradient of a frame past the end of its row, or of a row whose loss is not finite, with 0
-  // or NaN.
+  // Fills the gradient of a frame past the end of its row with 0. Fills that of any other frame with NaN
+  // if the loss of the row is NaN, and with 0 if it is infinite.
   void clear(T* row, std::int64_t t, std::int64_t b, T loss) const {
     const bool is_nan = t < x_.input_lengths[b] && std::isnan(loss);
     std::fill(row, row + x_.vocabulary, is_nan ? loss : T(0));
@@ -253,7 +253,8 @@ class Ctc {
     return kInfinity;  // not reached: log space is always exact
   }
 
-  // Calls use(frames, index, in log space?, occupation) for all frames of a row whose loss is finite.
+  // Calls use(frames, index in these frames, whether in log space, occupation) for all frames of a row
+  // whose loss is finite.
   template <class Use>
   void occupations(std::int64_t b, const T* kept, Memory& memory, const Use& use) const {
     for (const CtcWalk* walk : {&kernels_.scaled, &kernels_.in_log}) {

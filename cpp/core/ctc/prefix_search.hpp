@@ -5,7 +5,7 @@
 //     alpha_-'(y)   = p(-) (alpha_-(y) + alpha_*(y))
 //     alpha_*'(y)   = p(last) alpha_*(y)              the path repeats its last label
 //     alpha_*'(y c) = p(c) (alpha_-(y) + alpha_*(y))  a label c is appended; without alpha_* if c = last
-// and the best `width` hypotheses by the sum of both survive.
+// and the `width` hypotheses with the largest sum of both masses survive.
 //
 // Labellings are nodes of a tree, and each labelling has one node, so paths to the same labelling are
 // merged. The hypothesis y c looks up its parent y in the beam, not the other way round, to receive the

@@ -2,8 +2,8 @@
 //
 //     alpha_-'(i) = e_- (alpha_-(i) + alpha_*(i))
 //     alpha_*'(i) = e_i (alpha_*(i) + alpha_-(i-1) + skip_i alpha_*(i-1))
-// for one frame, from the row of the frame before. The row before the first frame is 1 at "no label
-// yet".
+// for one frame, from the row of the frame before: alpha_-(i) is for the state "blank, after i labels",
+// alpha_*(i) for "label y_i". The row before the first frame is 1 at "no label yet".
 //
 // States far from the right alignment have probabilities below any floating-point range, and one scale
 // per row would lose them. So every position has its own exponent ("unit"). Mass that moves from one
@@ -70,7 +70,7 @@ inline bool rebase(const CtcTarget& y, Band band, double* row, double* unit, dou
   Vec units_before{};
   for_each_vector_of(band, [&](int i) __attribute__((always_inline)) {
     const Vec position = load(kIndex) + i;
-    const Mask is_useful = position >= band.least;  // the others get no more input and would underflow
+    const Mask is_useful = position >= band.least;  // other positions get no input and would underflow
     const Vec a = select(is_useful, load(row + i), Vec{}),
               b = select(is_useful, load(labels + i), Vec{});
     const Vec top = max(a, b);

@@ -123,8 +123,8 @@ class CtcTextTree {
     return h.bonus + (model_ == nullptr ? 0.0 : words_.end_score(model_->end(h.state)));
   }
 
-  // Collects garbage: removes nodes without descendants in use, and renumbers the others. A removed node
-  // is created again if the search needs it later.
+  // Collects garbage: keeps the nodes in use and all nodes before them, removes the others, and
+  // renumbers the nodes that are kept. A removed node is created again if the search needs it later.
   void collect(std::vector<std::uint32_t>& in_use) {
     std::vector<std::uint32_t> new_index(nodes_.size(), kNone);
     std::vector<std::uint32_t> open(in_use);
@@ -173,7 +173,8 @@ class CtcTextTree {
 
   std::string text(std::uint32_t node) const {
     std::vector<std::string> all = words(nodes_[node].history);
-    // Where labels spell the words, the letters of an unfinished word need not be a part of its text.
+    // If the lexicon spells words in labels, the labels of an unfinished word need not be letters of the
+    // word, so they are left out.
     if (nodes_[node].letters > 0 && !words_.by_label()) all.push_back(begun(node));
     return joined(all);
   }
@@ -240,7 +241,8 @@ class CtcTextTree {
             .bonus = histories_[history].bonus};
   }
 
-  // A node with few children has a linked list of them; the children of others are in large_children_.
+  // Returns the child for a label, or kNone. A node with few children has a linked list of them; a node
+  // with more children has them in large_children_.
   std::uint32_t child(std::uint32_t parent, std::int32_t label) const {
     if (nodes_[parent].children > kFewChildren) {
       const std::uint32_t key[2] = {parent, static_cast<std::uint32_t>(label)};
@@ -267,7 +269,9 @@ class CtcTextTree {
     }
   }
 
-  // Creates the child of `parent` by a label; `from` is the node before it in the text.
+  // Creates the child of `parent` for a label; returns kNone if the lexicon has no such word. `from` is
+  // the node that was extended: the parent, or a node of the previous history if the label starts a
+  // word.
   std::uint32_t add(std::uint32_t parent, std::int32_t label, std::uint32_t from) {
     const Node parent_node = nodes_[parent];
     const CtcPiece& piece = words_.piece(label);
@@ -299,7 +303,8 @@ class CtcTextTree {
     return child;
   }
 
-  // Returns the root of the history that ends with a node's word.
+  // Returns the root of the history that ends with a node's word. Returns kNone if the lexicon has no
+  // such word, or if the root does not exist and `make` is false.
   std::uint32_t complete(std::uint32_t node, bool make) {
     if (nodes_[node].letters == 0) return histories_[nodes_[node].history].root;  // no word has begun
     if (nodes_[node].completed != kNone || !make) return nodes_[node].completed;
@@ -353,7 +358,7 @@ class CtcTextTree {
     return text;
   }
 
-  // Returns the longest history that both extend.
+  // Returns the longest history that a and b both extend.
   std::uint32_t common_history(std::uint32_t a, std::uint32_t b) const {
     while (a != b) {
       std::uint32_t& longer = histories_[a].depth >= histories_[b].depth ? a : b;
@@ -367,7 +372,7 @@ class CtcTextTree {
   std::vector<Node> nodes_;
   std::vector<History> histories_;
   StringTable completed_words_;             // all completed words
-  KeyTable extended_{2};                    // (history, word): history i + 1
+  KeyTable extended_{2};                    // (history, word): entry i is history i + 1
   KeyTable large_children_{2};              // (parent, label) of the children of nodes that have many
   std::vector<std::uint32_t> large_child_;  // (large_children_): the child
 };

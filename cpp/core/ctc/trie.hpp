@@ -1,4 +1,4 @@
-// A packed trie of words: 5 bytes per node for letters that are bytes, and 8 more per word.
+// A packed trie of words: 9 bytes per node for letters that are bytes, and 4 more per word.
 //
 // Nodes are numbered level by level. So the children of a node are neighbours, sorted, and end where the
 // children of the next node begin.
@@ -63,7 +63,7 @@ class PackedTrie {
   std::uint32_t size() const { return static_cast<std::uint32_t>(letter_.size()); }
   bool empty() const { return words_.empty(); }
 
-  // Returns the child by a letter; kNone if there is none or if `node` is kNone.
+  // Returns the child for a letter; kNone if there is none or if `node` is kNone.
   std::uint32_t child(std::uint32_t node, Letter letter) const {
     if (node == kNone || letter_.empty()) return kNone;
     const Letter *const all = letter_.data(), *begin = all + child_begin_[node];

@@ -33,7 +33,7 @@ struct CtcTarget {
   int stride() const { return ctc_padded(symbols + 1); }  // the length of a row of symbols
 };
 
-// Frames [begin, begin + count) of `length`, while the kernels work on them.
+// Frames [begin, begin + count) of a sequence of `length` frames, while the kernels work on them.
 struct CtcFrames {
   std::int64_t begin, length;
   int count;
@@ -57,8 +57,8 @@ struct CtcWalk {
   bool in_log;
   // Returns false if scaled probabilities could underflow: then log space must be used.
   bool (*forward)(const CtcTarget&, const CtcFrames&);
-  // The log of the sum over all alignments, from the last row. Initialises `back`, (2 * positions), for
-  // the backward pass.
+  // Returns the log of the sum over all alignments, from the last row. Initialises `back`,
+  // (2 * positions), for the backward pass.
   double (*finish)(const CtcTarget&, const double* row, const double* unit, double* back);
   // On entry, `back` belongs to the last row of the frames; on return, to the row before the first.
   // occupation is (count, symbols): p(symbol at the frame | target). scratch is (2 * positions).
@@ -81,7 +81,8 @@ struct CtcScores {
                    double weight, T* out, const T* prefetched);
 };
 
-// A target for the best-path kernel. Padding has the blank's column, so that it can be looked up.
+// A target for the best-path kernel. Positions without a label have the blank in `column`, so that their
+// scores can be looked up too.
 struct CtcPath {
   int positions;               // S + 1, padded; fewer for a range of positions
   int blank;                   // an entry of the vocabulary

@@ -67,7 +67,8 @@ class CtcWordDecoder {
   CtcWordDecoder(const CtcWords& words, CtcWordSearch& search, const CtcKernels& kernels, bool logits)
       : words_(words), search_(search), kernels_(kernels), logits_(logits) {}
 
-  // Processes frames. Returns false if no hypothesis survives a frame; frames() is then its number.
+  // Processes frames. Returns false if no hypothesis survives a frame; frames() is then the index of
+  // that frame.
   bool feed(const CtcInput<T>& x) {
     PollEvery poll(kCtcFrameCost + x.vocabulary);
     for (std::int64_t t = 0; t < x.length; ++t, ++frames_) {

@@ -4,8 +4,8 @@
 //     score(text) = log p(text | frames) + sum over its words of
 //                   alpha ln p(word | previous words) + beta + weight if it is a hot word
 // plus alpha ln p(</s> | words) at the end of the text. For a word that is not in the vocabulary,
-// `unknown` is added to log10 p. The score of an unfinished word depends only on whether a word of the
-// vocabulary, or a hot word, begins with its letters.
+// `unknown` is added to log10 p. The score of an unfinished word depends only on the number of its
+// letters, and on whether a word of the vocabulary, or a hot word, begins with them.
 #pragma once
 
 #include <cmath>
@@ -44,9 +44,10 @@ class WordModel {
 
 class NgramWords : public WordModel {
  public:
-  // The decoder passes words by their number in its vocabulary. `numbers` maps these numbers to the
-  // model's. If `numbers` is null, both are the same. If it is empty, all words of the model are known.
-  // Texts begin with state `start`, and end with </s> if `ends` is true.
+  // The decoder passes words by their number in its vocabulary. `numbers` maps these numbers to those of
+  // the model; null means that they are the same, empty that the decoder has no vocabulary. In these two
+  // cases all words of the model are known, otherwise only those of the vocabulary. Texts begin with
+  // state `start`, and end with </s> if `ends` is true.
   NgramWords(const NgramModel& model, State start, bool ends,
              const std::vector<std::uint32_t>* numbers = nullptr)
       : model_(model), start_(start), ends_(ends), numbers_(numbers) {}

@@ -27,7 +27,8 @@ struct LanesTo<0, I...> {
   using type = Lanes<I...>;
 };
 
-// In each run of 2 D lanes: the first D of a and of b (High = 0), or the last D of both (High = 1).
+// Returns the source of a lane in a shuffle of a and b. In each run of 2 D lanes, the shuffle takes the
+// first D lanes of a and of b (High = 0), or their last D lanes (High = 1).
 template <int D, int High>
 constexpr int picked(int lane) {
   const int run = lane / (2 * D) * 2 * D, at = lane % (2 * D);
@@ -60,7 +61,7 @@ struct Count {
   static constexpr int value = N;
 };
 
-// Calls f(Count<n>) for 1 <= n <= kTargets, so that loops over targets are unrolled.
+// Calls f(Count<n>), with kTargets in place of a larger n, so that loops over targets are unrolled.
 template <class F>
 TRELLIS_INLINE void with_count(std::int64_t n, const F& f) {
   switch (n) {
@@ -137,7 +138,7 @@ TRELLIS_INLINE void pad_targets(EmbeddingWorker& k, std::int64_t targets) {
   for (std::int64_t t = targets; t < padded_targets(targets); ++t) set_target(k, t, 0.0f, 0.0f);
 }
 
-// Calls use(c, C, first target, scores) for all tiles.
+// Calls use(c, C, first target, scores) for all tiles; a tile has the hidden vectors c .. c + C - 1.
 template <class Use>
 TRELLIS_INLINE void for_each_tile(float* const* hidden, int count, float* const* row,
                                   std::int64_t targets, int stride, const Use& use) {

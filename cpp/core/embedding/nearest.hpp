@@ -56,7 +56,7 @@ class BestLists {
   std::vector<float> floor_;
 };
 
-// Queries padded like the rows of bytes.
+// Queries padded like the rows of bytes, and upper bounds of their norms.
 class PaddedQueries {
  public:
   PaddedQueries(const float* queries, std::int64_t count, std::int64_t dim)

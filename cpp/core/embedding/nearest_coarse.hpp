@@ -1,5 +1,5 @@
 // Rows as bytes. They need a quarter of the memory traffic of floats, and they are precise enough to
-// rule out most rows.
+// rule out most rows. For a query q, a scaled row x and its bytes y,
 //
 //     x = scale row      y = step code      |q . x - q . y| <= |q| |x - y|
 //
@@ -64,8 +64,8 @@ TRELLIS_INLINE float largest_size(const float* row, std::int64_t dim) {
 
 inline void coarsen(const NearestRows& table, std::int64_t begin, std::int64_t end, std::int64_t stride,
                     std::int8_t* code, float* step, float* error_bound) {
-  // An upper bound of the relative rounding error of x and of both scores. A score is a sum of `dim`
-  // products, times a factor.
+  // An upper bound of the relative rounding error of x and of both scores, q . x and q . y. A score is a
+  // sum of `dim` products, times a factor.
   const float rounding = (static_cast<float>(table.dim) + 16.0f) * 0x1p-22f;
   for (std::int64_t id = begin; id < end; ++id) {
     const float* row = table.rows + id * table.dim;

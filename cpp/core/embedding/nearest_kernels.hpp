@@ -1,7 +1,7 @@
-// Scores of rows against queries; only the best are stored, no score is written to memory.
+// Scores of rows against queries. Only the best k per query are stored; the matrix of scores is not.
 // The scores of many queries are a matrix product. Each SIMD lane belongs to one query. The numbers of a
 // row are broadcast to all lanes, and a vector of scores is compared with a vector of thresholds. Few
-// scores exceed them.
+// scores exceed these thresholds and have to be inserted.
 #pragma once
 
 #include "base/poll.hpp"

@@ -20,7 +20,8 @@ struct NearestBest {
   float* floor;  // (queries): the score to beat, score[q][k - 1]
 };
 
-// The same rows as bytes: |scale[i] row_i - step[i] code_i| < error_bound[i], rounding errors included.
+// The rows of a NearestRows table as bytes: |scale[i] row_i - step[i] code_i| < error_bound[i], rounding
+// errors included.
 struct CoarseRows {
   const std::int8_t* code;   // (count, stride), zero from dim on
   const float* step;         // (count)

@@ -29,7 +29,7 @@ TRELLIS_INLINE void prefetch_row(const float* row, int stride) {
 
 TRELLIS_INLINE float* row_of(float* table, std::int64_t row, int stride) { return table + row * stride; }
 
-// Returns the row to use for a node: its copy if the node is hot.
+// Returns the row to use for a node: its copy if the node is hot (see HotRows).
 TRELLIS_INLINE float* node_row(const EmbeddingModel& m, HotRows& hot, std::int32_t node) {
   const int stride = m.stride;
   if (node >= 0) return row_of(m.output, node, stride);
@@ -76,8 +76,8 @@ TRELLIS_INLINE std::int32_t draw_noise(const EmbeddingModel& m, EmbeddingWorker&
                                                                        : m.noise[word].alias;
 }
 
-// Draws negatives that are different from a word, and prefetches their rows. They are drawn some time
-// before they are used.
+// Draws negatives that are different from a word, and prefetches their rows. This happens some time
+// before they are used, so that the rows have arrived by then.
 TRELLIS_INLINE void draw_negatives(const EmbeddingModel& m, EmbeddingWorker& k, std::int32_t word,
                                    std::int32_t* out) {
   for (int i = 0; i < m.negatives; ++i) {
@@ -208,7 +208,8 @@ TRELLIS_INLINE void train_step(const EmbeddingModel& m, EmbeddingWorker& k, floa
   update(k, hidden, out, count, k.target_row, targets, m.stride);
 }
 
-// Adds a change to each row of a word in the ring, which has the sum of these rows.
+// Adds a change to each row of a word. The ring has the sum of these rows, so the change is multiplied
+// by their number.
 TRELLIS_INLINE void add_to_slot(const EmbeddingModel& m, const std::int32_t* word, float* slot,
                                 const float* change) {
   const float rows = static_cast<float>(rows_of(m, word).count);
@@ -216,8 +217,9 @@ TRELLIS_INLINE void add_to_slot(const EmbeddingModel& m, const std::int32_t* wor
     float_store(slot + j, float_load(slot + j) + rows * float_load(change + j));
 }
 
-// Trains CBOW on one word: the mean of the context predicts the word. It is the mean of all rows, or of
-// the sums of the words. Each row of the context receives the full gradient.
+// Trains CBOW on one word: the mean of the context predicts the word. This is the mean of the rows of
+// all context words or, with m.sum, of one sum of rows per word. Each row of the context receives the
+// full gradient.
 TRELLIS_INLINE void cbow(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* words,
                          std::int64_t begin, std::int64_t end, std::int64_t i, std::int64_t targets) {
   std::int64_t rows = 0;
@@ -240,8 +242,9 @@ TRELLIS_INLINE void cbow(const EmbeddingModel& m, EmbeddingWorker& k, const std:
   }
 }
 
-// Trains skip-gram on one word: each word of the context predicts the word. A step adds the
-// same change to every row of a word: their mean changes by it, their sum by it times the rows.
+// Trains skip-gram on one word: each word of the context predicts the word. A step adds the same change
+// to every row of a context word. The mean of its rows changes by the same amount; their sum changes by
+// this amount times the number of rows.
 TRELLIS_INLINE void skip_gram(const EmbeddingModel& m, EmbeddingWorker& k, const std::int32_t* words,
                               std::int64_t begin, std::int64_t end, std::int64_t i,
                               std::int64_t targets) {
@@ -295,8 +298,8 @@ inline void sentence(const EmbeddingModel& m, EmbeddingWorker& k, const std::int
   std::int32_t* next = k.next;
   if (!pairs) look_ahead(m, k, words[0], next);
   std::int64_t entered_words = 0;
-  // The cost of a word. It takes some microseconds with negative sampling. With a softmax or one-vs-all,
-  // the time grows with the number of words.
+  // The cost of a word for PollEvery. A word takes some microseconds with negative sampling. With a
+  // softmax or one-vs-all, the time grows with the number of words.
   PollEvery poll((1 << 13) + targets * m.stride);
   for (std::int64_t i = 0; i < count; ++i) {
     poll.step();

@@ -10,8 +10,8 @@
 namespace trellis {
 
 // Hashes growing prefixes of a text. Each call passes a longer string that begins at the same address,
-// and only its new bytes are read. As in fastText, bytes are sign-extended, which changes the hash of
-// non-ASCII text.
+// and only its new bytes are read; any other string starts a new hash. As in fastText, bytes are
+// sign-extended, which changes the hash of non-ASCII text.
 class GrowingHash {
  public:
   std::uint32_t operator()(std::string_view text) {

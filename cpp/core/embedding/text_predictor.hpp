@@ -2,7 +2,8 @@
 //
 //   h = mean of the text's rows,   s = W h
 //   softmax: exp(s_y) / sum exp(s)      one-vs-all, negative sampling: sigmoid(s_y)
-//   hierarchical: the product of sigmoid(+-s_node) along the path from the root to y
+//   hierarchical: the product of sigmoid(+-s_node) along the path from the root to y; + at a node where
+//   the path goes to the right child, - where it goes left
 #pragma once
 
 #include <algorithm>
@@ -56,7 +57,7 @@ class TextPredictor {
     for (std::size_t y = 1; y < tree.begin.size(); ++y)
       longest = std::max(longest, tree.begin[y] - tree.begin[y - 1]);
     // Each step of a path multiplies p by a factor, which kAdded can make larger than 1. 1 + 1e-6 covers
-    // the rounding to float in better().
+    // the rounding to float in is_better().
     max_factor_ = std::exp(static_cast<double>(longest) * kAdded) * (1.0 + 1e-6);
   }
 

@@ -6,7 +6,7 @@
 namespace trellis {
 
 // A matrix of rows as floats, or as codes:  row_i = norm[norm_code_i] * (c_1[code_i1], ...,
-// c_m[code_im]).
+// c_m[code_im]),  where c_g are the centroids of the g-th group of columns.
 struct TextMatrix {
   std::int64_t rows = 0;
   std::int64_t dim = 0;

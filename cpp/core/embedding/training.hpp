@@ -1,6 +1,6 @@
 // Training of embeddings on several threads. All threads write to the same tables without locks
-// (Hogwild), so results are reproducible only with one thread. Random numbers belong to a chunk, not to
-// a thread.
+// (Hogwild), so results are reproducible only with one thread. The random numbers of a chunk depend on
+// the seed and the chunk, not on the thread.
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,9 @@
 // Losses:
 //     logistic  -sum_t weight_t log sigma(+-h . w_t)
 //     softmax   -h . w_y + log sum_t exp(h . w_t)
-// Negative sampling, hierarchical softmax and one-vs-all use the logistic loss.
-// Rows have `stride` floats, a multiple of kRowPadding. They are zero from `dim` on, and stay zero.
+// sigma is the logistic function; the sign is + for a target with label 1, - for one with label 0.
+// Negative sampling, hierarchical softmax and one-vs-all use the logistic loss. Rows have `stride`
+// floats, a multiple of kRowPadding. They are zero from `dim` on, and stay zero.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +25,9 @@ struct AliasCell {
   std::int32_t alias;
 };
 
-// Nodes close to the root of the Huffman tree. Threads that write to their rows would compete for the
-// cache lines. So each thread works on copies, and adds its changes to the table every hot_for words. In
-// paths, hot node i is stored as -1 - i.
+// Hot nodes: the nodes close to the root of the Huffman tree. Threads that write to their rows would
+// compete for the cache lines. So each thread works on copies, and adds its changes to the table every
+// hot_for words. In paths, hot node i is stored as -1 - i.
 struct HotRows {
   const std::int32_t* id;  // (hot nodes): their rows of the output table
   float* copy;             // (hot nodes, stride)
@@ -50,7 +51,7 @@ struct EmbeddingModel {
   // (words): a word is kept if a random number is not above keep; null: all are kept.
   const std::uint32_t* keep;
   const AliasCell* noise;  // (words): the distribution of negatives
-  // Huffman paths: those of word i are entries [path_begin[i], path_begin[i + 1]).
+  // Huffman paths: the path of word i is the entries [path_begin[i], path_begin[i + 1]).
   const std::int64_t* path_begin;  // (words + 1)
   const std::int32_t* path_node;   // output rows, or hot nodes
   const std::uint8_t* path_right;  // 1 if the path goes to the right child

@@ -26,7 +26,8 @@ struct TemplatePart {
 };
 
 struct AttributeTemplate {
-  // Number of the literal texts between the values. Templates with equal literals share attributes.
+  // A number that stands for the literal texts between the values. Templates with equal literals share
+  // attributes.
   std::uint32_t literals;
   bool edge;  // an attribute of the transition into a position, not of the position
   std::vector<TemplatePart> parts;
@@ -119,8 +120,9 @@ class TemplateExtractor {
     PollEvery poll{1 << 11};            // per token: one sequence can have millions
   };
 
-  // Both append the rows of one sequence. learn() adds unknown attributes to the tables, find() omits
-  // them. `known` has the derived values of numbers below known.size(), `fresh` those of the others.
+  // learn() and find() append the rows of one sequence. learn() adds unknown attributes to the tables,
+  // find() omits them. `known` has the derived values of numbers below known.size(), `fresh` those of
+  // the others.
   void learn(const TokenRange& x, const DerivedValues& known, Memory& memory, ExtractedRows& out) {
     const std::int64_t length = x.length();
     fill(x, known, known, memory);
@@ -137,7 +139,7 @@ class TemplateExtractor {
     }
   }
 
-  // Builds the direct tables, after learning. `values` is the number of derived values.
+  // Builds the direct tables (see find_direct) after learning. `values` is the number of derived values.
   void freeze(std::uint32_t values) {
     direct_.assign(spec_.templates.size(), {});
     hashed_.clear();

@@ -80,7 +80,7 @@ class NameParser {
   }
 
   // Returns whether at least one reading exists. Each literal is matched at its first occurrence, which
-  // leaves the most text for the others. So if this fails, no other choice can succeed.
+  // leaves the most text for the later literals. So if this fails, no other choice can succeed.
   static bool possible(std::string_view name, std::size_t begin, Rest literals) {
     if (literals.empty()) return begin == name.size();
     for (; literals.size() > 1; literals = literals.subspan(1)) {

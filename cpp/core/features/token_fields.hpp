@@ -69,8 +69,8 @@ inline void append_lower(std::string_view s, std::string& to) {
   for (const char c : s) to.push_back(to_lower(c));
 }
 
-// Appends the shape of s: X, x and d for letters and digits. Without `runs`, equal neighbours are
-// merged.
+// Appends the shape of s: X for upper-case letters, x for lower-case letters, d for digits; other
+// characters stay. Without `runs`, equal neighbours are merged.
 inline void append_shape(std::string_view s, bool runs, std::string& to) {
   for (const char c : s) {
     const char shape = upper(c) ? 'X' : lower(c) ? 'x' : digit(c) ? 'd' : c;

@@ -10,7 +10,8 @@
 namespace trellis {
 
 // The weights of name i have the numbers begin[i], begin[i] + 1, ... If states[i] is not 0, the first
-// ones belong to the labels. All others belong to label pairs, sorted by the first label.
+// `labels` weights belong to the labels. All other weights belong to label pairs, sorted by the first
+// label.
 struct NumberedNames {
   std::span<const std::int64_t> begin;   // (names + 1)
   std::span<const std::uint8_t> states;  // (names)

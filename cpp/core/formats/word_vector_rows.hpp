@@ -1,6 +1,7 @@
 // Rows of word vectors in files: "word 0.1 -2e-3 …\n" as text, or "word " and raw floats.
 //
-// Both functions read complete rows from a block of bytes. The rest may continue in the next block.
+// text_rows() and binary_rows() read complete rows from a block of bytes. An incomplete row at the end
+// of the block is not consumed: it may continue in the next block.
 #pragma once
 
 #include <charconv>
@@ -29,7 +30,7 @@ inline const char* parse_number(const char* at, const char* end, float* out) {
   double value;
   if (at != end && *at == '+') ++at;
   const auto [rest, error] = std::from_chars(at, end, value);
-  // from_chars does not distinguish overflow and underflow.
+  // from_chars does not tell overflow from underflow, but strtod returns infinity or a number near 0.
   if (error == std::errc::result_out_of_range) {
     value = std::strtod(std::string(at, rest).c_str(), nullptr);
   } else if (error != std::errc{}) {

@@ -5,7 +5,8 @@
 //                   exp(theta_f / weight_f + sum of cavities)
 //   cavity_u      = belief_u - M_f            for each other variable u of f
 //
-// With all weights 1 this is belief propagation; with edge appearance probabilities it is
+// theta_f is the table of log scores of f. With all weights 1 this is belief propagation; with edge
+// appearance probabilities it is
 // tree-reweighted (Wainwright, Jaakkola and Willsky 2005). The largest entry of a message is 0.
 #pragma once
 
@@ -34,7 +35,8 @@ struct BeliefReport {
 
 class Belief {
  public:
-  // `tables` has graph.tables log scores, `weight` is (factors). Both must outlive this object.
+  // `tables` is an array of graph.tables log scores: the tables of all factors. `weight`, (factors), has
+  // weight_f of the equations above. Both arrays must outlive this object.
   Belief(const Graph& graph, const double* tables, const double* weight, const BeliefOptions& options)
       : graph_(graph),
         tables_(tables),
@@ -98,7 +100,7 @@ class Belief {
   // Turns log scores into probabilities, in place, and returns their log sum.
   double normalise(double* x, Index count) const {
     const double top = *std::max_element(x, x + count);
-    // Relative to the largest one, scores of any size give probabilities that sum to 1.
+    // The largest score is subtracted, so that scores of any size give probabilities that sum to 1.
     double sum = 0.0;
     for (Index k = 0; k < count; ++k) sum += x[k] = top == kForbidden ? 0.0 : std::exp(x[k] - top);
     if (top == kForbidden) return kForbidden;
@@ -367,12 +369,13 @@ class Belief {
     }
   }
 
-  // The entries of a table, and one number for each label of a variable.
+  // Returns the numbers of scratch memory: the entries of the largest table, and one for each label of a
+  // variable.
   std::size_t scratch_size() const { return static_cast<std::size_t>(most_entries_ + most_labels_); }
 
   static constexpr double kSmall = 1e-280;  // smaller sums may have lost terms to underflow
   static constexpr double kFar = 1e300;     // stands for a change from or to -inf
-  // The product with the number of factors must not overflow.
+  // The limit of the number of updates: max_iterations times the number of factors could overflow.
   static constexpr Index kMaxUpdates = Index{1} << 50;
 
   const Graph& graph_;

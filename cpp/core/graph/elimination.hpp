@@ -79,8 +79,8 @@ class Eliminator {
   }
 
  private:
-  // For a variable with more neighbours, the fill is not counted but set to its maximum, because
-  // counting takes quadratic time.
+  // For a variable with more neighbours than this, the fill is not counted but set to its maximum,
+  // because counting takes quadratic time.
   static constexpr Index kMaxCounted = 200;
 
   bool is_remaining(Index v) const { return plan_.position[v] < 0; }
@@ -129,7 +129,8 @@ class Eliminator {
   }
 
   // Eliminates leaves until none is left. The remaining neighbours of a variable are represented by
-  // their number and their exclusive or: editing lists would take quadratic time around a hub.
+  // their number and their exclusive or, which is the neighbour itself when one is left. Editing lists
+  // would take quadratic time around a variable with many neighbours.
   void strip_leaves() {
     const std::size_t n = neighbours_.size();
     Indices degrees_left(n, 0), combined(n, 0);
@@ -211,7 +212,7 @@ class Eliminator {
   }
 
   const Graph& graph_;
-  const double max_entries_;         // entries
+  const double max_entries_;         // the limit of the entries of all tables together
   std::vector<Indices> neighbours_;  // (variables): sorted neighbours, without eliminated variables
   Indices fill_;                     // (variables)
   std::priority_queue<std::tuple<Index, Index, Index>, std::vector<std::tuple<Index, Index, Index>>,

@@ -9,7 +9,8 @@ namespace trellis::graph {
 
 class Exact {
  public:
-  // `tables` has graph.tables log scores and must outlive this object.
+  // `tables` is an array of graph.tables log scores, the tables of all factors. It must outlive this
+  // object.
   Exact(const Graph& graph, const EliminationPlan& plan, const double* tables, int threads)
       : graph_(graph),
         plan_(plan),
@@ -149,7 +150,7 @@ class Exact {
     });
   }
 
-  // Adds each factor's table to the clique of its bucket.
+  // Sets the tables of all cliques to 0, then adds each factor's table to the table of its bucket.
   void fill_trees() {
     for (std::size_t k = 0; k < phi_.size(); k += kFillBlock) {
       poll_interrupt();

@@ -122,7 +122,8 @@ struct Axis {
   Index size, stride;
 };
 
-// Calls visit(i, j) for all entries i of a table in order, with the corresponding entry j of the other.
+// Calls visit(i, j) for all entries i of a table in order; j is the corresponding entry of the other
+// table.
 template <class Visit>
 void walk(const Axis* axes, int count, const Visit& visit) {
   if (count == 0) return visit(Index{0}, Index{0});

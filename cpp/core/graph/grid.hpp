@@ -160,8 +160,8 @@ class Grid {
       return out;
     }
 
-    // Copies the tables of the edges along the lines. The strides go from position to position and from
-    // lane to lane.
+    // Copies the tables of the edges along the lines, and computes psi. by_position and by_lane are the
+    // strides of `scores` from one position, and from one lane, to the next.
     void copy_tables(const double* scores, bool shared_, std::int64_t cells, std::int64_t by_position,
                      std::int64_t by_lane) {
       shared = shared_;

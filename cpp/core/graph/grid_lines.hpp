@@ -1,7 +1,9 @@
 // Messages along the lines of a grid, one SIMD vector of lines at a time.
 //
 //   m'(b) = log sum over a of exp(x(a) + table(a, b)),   x = field + m
-// In tree-reweighted propagation, the table is divided by the weight r of its edge, and x = field + r m
+// m is the message into a position along the line, m' the message to the next position, and field the
+// unary scores plus the messages of the crossing lines. In tree-reweighted propagation, the table is
+// divided by the weight r of its edge, and x = field + r m
 // - (1 - r) n, where n is the opposite message on the edge: the cavity subtracts all of n, but the
 // belief contains only r n.
 //
@@ -36,7 +38,8 @@ struct Step {
   TRELLIS_INLINE Vec x(int a) const {
     const std::int64_t i = at(from, a);
     if (lines.weight == 1.0) return load(lines.field + i) + load(old + i);
-    // A message of -inf is not subtracted: here only this edge forbids the label.
+    // A message of -inf is not subtracted: it means that this edge forbids the label, and this score
+    // must not depend on this edge.
     const Vec message = load(opposite + i), finite = select(message > -kInfinity, message, Vec{});
     return load(lines.field + i) + lines.weight * load(old + i) - (1.0 - lines.weight) * finite;
   }
@@ -105,7 +108,7 @@ TRELLIS_INLINE Vec difference(Vec a, Vec b) {
   return select(a == b, Vec{}, min(select(d > 0.0, d, -d), splat(kFar)));
 }
 
-// Makes the largest entry 0 and applies damping; returns the largest change of the vector.
+// Makes the largest entry of each lane 0 and applies damping; returns the largest change of each lane.
 TRELLIS_INLINE Vec normalise_messages(const Step& s, const double* before) {
   const int labels = s.lines.labels;
   const double damping = s.lines.damping;

@@ -9,7 +9,8 @@ namespace trellis::graph {
 
 class LocalUpdates {
  public:
-  // `tables` has graph.tables log scores and must outlive this object.
+  // `tables` is an array of graph.tables log scores, the tables of all factors. It must outlive this
+  // object.
   LocalUpdates(const Graph& graph, const double* tables) : graph_(graph), tables_(tables) {
     for (const Index c : graph.cardinality) most_labels_ = std::max(most_labels_, c);
   }
@@ -112,7 +113,7 @@ class LocalUpdates {
         double* q_v = q + graph_.first_label[v];
         const double top = *std::max_element(x.begin(), x.begin() + graph_.cardinality[v]);
         if (top == kForbidden) continue;  // every label has a forbidden neighbour: q does not change
-        // Relative to the largest one, scores of any size give probabilities that sum to 1.
+        // The largest score is subtracted, so that scores of any size give probabilities that sum to 1.
         for (Index y = 0; y < graph_.cardinality[v]; ++y) x[y] -= top;
         const double total = log_sum_exp(x.data(), graph_.cardinality[v]);
         for (Index y = 0; y < graph_.cardinality[v]; ++y) {

@@ -111,7 +111,7 @@ class GradientSlots {
   }
 
  private:
-  // The rows of a chunk. Other sizes did not help (docs/notes/benchmarks.md).
+  // The number of rows of a chunk. Other sizes did not help (docs/notes/benchmarks.md).
   static constexpr std::int64_t kChunkRows = 1536;
   // Bytes of the position-dependent transitions of a chunk.
   static constexpr std::int64_t kMatrixBytes = 8 << 20;

@@ -56,8 +56,8 @@ class Objective {
     return -1;
   }
 
-  // Computes -sum_i weight_i log p(y_i | x_i) + l2 / 2 |w|^2, and its gradient. Returns +inf if a score
-  // is NaN.
+  // Computes -sum_i weight_i log p(y_i | x_i) + l2 / 2 |w|^2, and its gradient. Returns +inf if the sum
+  // is not finite, for example because a score is NaN.
   double evaluate(const double* w, double l2, int threads, double* gradient) {
     prepare(w);
     parallel_for(slots_.count(), threads, [&] {
@@ -274,8 +274,8 @@ class Objective {
     return sequences;
   }
 
-  // Writes sign * weight * p(y_t) to `unary`. The pairs go to `pairs`, or are added to the slot's
-  // counts.
+  // Writes sign * weight * p(y_t) to `unary`. The pairwise marginals go to `pairs` if there are edge
+  // attributes. Otherwise they are added to the counts of the slot or, with trigrams, of the worker.
   void marginals(Sequences& sequences, double sign, double* unary, double* pairs, const Slot& slot,
                  Worker& worker) {
     for (double& x : sequences.weight) x *= sign;
@@ -317,7 +317,7 @@ class Objective {
   }
 
   // Adds the cost of the right label to the scores of all wrong labels. Training then requires a margin
-  // between them.
+  // between the right label and the wrong ones.
   void add_costs(std::int32_t right, double* scores) const {
     if (y_.cost == nullptr || right < 0) return;
     for (int y = 0; y < layout_.labels; ++y) scores[y] += y == right ? 0.0 : y_.cost[right];
@@ -372,8 +372,9 @@ class Objective {
     }
   }
 
-  // Adds log Z and the marginals of a partly labelled sequence, given its known labels.
-  // `worker.expected` holds these marginals with a negative sign.
+  // For a partly labelled sequence, adds log Z given its known labels to the log-likelihood, and
+  // subtracts the marginals given its known labels from the residuals: `worker.expected` holds them with
+  // a negative sign.
   void add_observed(const Sequences& sequences, std::size_t n, std::int64_t begin, Worker& worker) {
     const std::int64_t i = sequences.index[n], labels = layout_.labels, square = labels * labels;
     const std::int64_t row = y_.row_begin[i] - begin;
@@ -390,8 +391,8 @@ class Objective {
     }
   }
 
-  // With edge attributes, pairwise marginals are stored per position. Sums them over the positions for
-  // the bigrams without edge attributes.
+  // With edge attributes, pairwise marginals are stored per position. Adds them up over the positions:
+  // the weights of plain bigrams need only the sum.
   void sum_pairs(std::int64_t first, std::int64_t last, const Slot& slot, Worker& worker) const {
     if (!has_edges()) return;
     const std::int64_t labels = layout_.labels, square = labels * labels, begin = y_.row_begin[first];

@@ -211,7 +211,7 @@ class OnlineLearner {
   }
 
   // Subtracts expected minus observed trigrams from the weights w; returns the score of the observed
-  // ones.
+  // trigrams.
   double descend_trigrams(std::int64_t i, double weight, double* w) {
     double total = 0.0;
     for_each_trigram(y_.label + y_.row_begin[i], length(i), [&](std::int64_t k) {
@@ -309,8 +309,8 @@ struct SgdRule {
   std::int64_t earlier_steps;  // sequences of earlier passes
 };
 
-// The weights are stored as scale * v, so that shrinking them by l2 takes one multiplication. Returns
-// the sum of the losses before each step.
+// Runs one pass of stochastic gradient descent. The weights are stored as scale * v, so that shrinking
+// them by l2 takes one multiplication. Returns the sum of the losses before each step.
 inline double sgd_epoch(OnlineLearner& learner, const Order& order, const SgdRule& rule, double* v,
                         double* scale) {
   // Outside this range, v would lose precision.
@@ -328,8 +328,8 @@ inline double sgd_epoch(OnlineLearner& learner, const Order& order, const SgdRul
   return loss;
 }
 
-// The weights, and `total`, the sum of step * change over all steps. The averaged weights are computed
-// from both.
+// The weights w, and `total`, the sum of step number * change over all changes. The averaged weights are
+// computed from w and total.
 struct AveragedWeights {
   double* w;            // (weights)
   double* total;        // (weights)

@@ -62,8 +62,8 @@ class PairChains {
   const PairStates& states() const { return states_; }
   const double* trigram_scores() const { return trigram_scores_; }
 
-  // Takes the transition scores of labels, (labels, labels), and the weights of trigrams, which must
-  // live until the next call.
+  // Takes the transition scores of labels, (labels, labels), and the weights of trigrams. Both arrays
+  // must stay valid until the next call.
   void prepare(const double* bigrams, const double* trigrams) {
     bigram_scores_ = bigrams;
     trigram_scores_ = trigrams;
@@ -107,8 +107,8 @@ class PairChains {
     if (!group.empty()) run_group(x, group, out, memory);
   }
 
-  // Computes the best labels of one sequence of n positions, and their score, without prepare(). unary
-  // is (n, labels).
+  // Computes the best labels of one sequence of n positions, and their score. Calls prepare() itself.
+  // unary is (n, labels).
   void viterbi(const double* bigrams, const double* trigrams, const double* unary, std::int64_t n,
                std::int64_t* labels, double* score) {
     prepare(bigrams, trigrams);
@@ -139,8 +139,8 @@ class PairChains {
   }
 
  private:
-  // Positions times states of a sequence whose rows are all in memory at once, eight sequences at a
-  // time: 64 MiB. The limit was chosen by hand.
+  // The limit of positions times states of a sequence. All rows of eight sequences are in memory at
+  // once, 64 MiB at this limit, so larger sequences use the exact kernels. The limit was chosen by hand.
   static constexpr std::int64_t kMostCells = 1 << 20;
 
   // Adds the bigram (b, c) with its sources: first those whose trigram has a weight.
@@ -171,7 +171,8 @@ class PairChains {
     return std::accumulate(lanes, lanes + kLanes, 0.0);
   }
 
-  // Runs up to eight sequences, longest first, and empties the group.
+  // Runs up to eight sequences, longest first, and empties the group. If scaled probabilities are
+  // inexact for some of them, these use the exact kernels, and the group runs again without them.
   void run_group(const Sequences& x, std::vector<std::int64_t>& group, double* out, Memory& memory) {
     PairChain c{};
     double* scratch = nullptr;
@@ -293,7 +294,7 @@ class PairChains {
   std::vector<std::uint16_t> before_, after_;  // (bigrams)
   std::vector<std::int32_t> trigram_;          // (sources): the number of the trigram, or -1
   std::vector<double> bigram_value_, source_value_;
-  bool scalable_ = false;  // all transition scores are within kWidestScores
+  bool scalable_ = false;  // all finite transition scores are within kWidestScores / 2
   const double *bigram_scores_ = nullptr, *trigram_scores_ = nullptr;
   std::mutex mutex_;
   std::shared_ptr<const SharedScores> shared_;  // of all pairs of states

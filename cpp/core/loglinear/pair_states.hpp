@@ -95,14 +95,14 @@ class PairStates {
       for (const std::int32_t label : last_) *to++ = from[label];
     }
   }
-  // Returns the scores of the first state: those of the labels alone, if not null; a pair is not
-  // possible.
+  // Returns the start scores of the states, (states). A state of a single label has that label's score,
+  // or 0 if `scores` is null. A pair has -inf, because there is no label before the first position.
   std::vector<double> start(const double* scores) const {
     std::vector<double> to(count(), -std::numeric_limits<double>::infinity());
     for (int b = 0; b < labels_; ++b) to[begin_[b]] = scores == nullptr ? 0.0 : scores[b];
     return to;
   }
-  // Sums numbers of states to labels: from (rows, states) to (rows, labels).
+  // Sums one number per state to one number per label: from (rows, states) to (rows, labels).
   void sum(const double* from, std::int64_t rows, double* to) const {
     for (std::int64_t r = 0; r < rows; ++r, from += count()) {
       for (int b = 0; b < labels_; ++b) {

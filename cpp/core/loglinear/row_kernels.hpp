@@ -57,7 +57,8 @@ TRELLIS_INLINE void fetch_dense(const RowPlan& plan, const double* table, std::i
   for (int n = 0; n < N * kWidth; n += 8) __builtin_prefetch(row + n, kWrite);
 }
 
-// Adds the dense attributes of a row, with up to four vectors of labels in registers.
+// Writes the sum of the dense attributes of a row, for N vectors of labels, which stay in registers (N
+// <= 4).
 template <int N>
 TRELLIS_INLINE void dense_scores(const RowPlan& plan, const double* table, std::int64_t begin,
                                  std::int64_t end, int column, double* row) {
@@ -208,8 +209,8 @@ inline void add_rows(const RowPlan& plan, const double* residual, std::int64_t b
   }
 }
 
-// Computes p = softmax(scores + extra) in three passes over p. It holds scores + extra, then
-// exponentials, then probabilities.
+// Computes p = softmax(scores + extra) in three passes over p, which holds scores + extra, then
+// exponentials, then probabilities. Returns log sum exp(scores + extra).
 inline double softmax(const double* scores, const double* extra, int labels, double* p) {
   Vec top = splat(-kInfinity);
   for (int y = 0; y < labels; y += kWidth) {

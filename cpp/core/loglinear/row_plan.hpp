@@ -25,8 +25,8 @@ void in_row_blocks(std::int64_t begin, std::int64_t end, const Use& use) {
 }
 
 // Chooses the attributes whose weights are stored in dense rows, one weight per label. An attribute
-// qualifies if it has more weights than a dense row has vectors. The most frequent attributes are chosen
-// until the table has kBytes bytes.
+// qualifies if it has more weights than a dense row has vectors of eight labels, plus one. The most
+// frequent attributes are chosen until the table has kBytes bytes.
 class DenseAttributes {
  public:
   // The bytes of the dense table. Other sizes did not help (docs/notes/benchmarks.md).

@@ -52,7 +52,7 @@ struct Occurrences {
 struct RowCells {
   int cells;                 // the number of different cells
   const std::int32_t* cell;  // (rows): the cell of each row, -1 if it is not known
-  const bool* allowed;       // (rows, cells): if the cell is unknown, all allowed ones count; or null
+  const bool* allowed;       // (rows, cells): the cells that count if the cell is unknown; or null
   const double* weight;      // (rows), or null: all 1
 };
 

@@ -1,4 +1,5 @@
-// Label bigrams of which few have a weight, and forward-backward with only those (chain/sparse.hpp).
+// Label bigrams, few of which have a weight, and forward-backward that processes only these bigrams
+// (chain/sparse.hpp).
 #pragma once
 
 #include <algorithm>
@@ -59,8 +60,9 @@ class SparseBigrams {
     return true;
   }
 
-  // Computes `out` = weight * p(y_t), (rows, labels), and `log_z`. Adds the pairwise marginals to
-  // `counts`, (bigrams, kLanes). Processes eight sequences of similar length at a time.
+  // Computes `out` = weight * p(y_t), (rows, labels), and `log_z`. Adds the pairwise marginals, still
+  // without the factor exp(bigram weight), to `counts`, (bigrams, kLanes). Processes eight sequences of
+  // similar length at a time.
   void marginals(const std::vector<const double*>& unary, const std::vector<std::int64_t>& lengths,
                  const std::vector<std::int64_t>& starts, const std::vector<double>& weights,
                  double* out, Scratch& scratch, double* counts, double* log_z) const {
@@ -84,7 +86,8 @@ class SparseBigrams {
     }
   }
 
-  // Sums the counts over the lanes and adds them to a matrix, (labels, stride).
+  // Sums the counts over the lanes, multiplies them by exp(bigram weight), and adds them to a matrix,
+  // (labels, stride).
   void add_counts(const double* counts, int stride, double* matrix) const {
     for (std::int64_t k = 0; k < layout_.bigrams; ++k) {
       const std::int64_t a = layout_.bigram[k] / layout_.labels, b = layout_.bigram[k] % layout_.labels;

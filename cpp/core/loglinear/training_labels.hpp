@@ -10,7 +10,7 @@ struct TrainingLabels {
   std::int64_t sequences;
   const std::int64_t* row_begin;  // (sequences + 1)
   const std::int32_t* label;      // (rows): -1 if it is not known
-  const bool* allowed;            // (rows, labels): the possible labels of unknown ones; null: all
+  const bool* allowed;            // (rows, labels): the possible labels of unlabelled rows; null: all
   const double* weight;           // (sequences); null: all 1
   // (labels): cost[y] is added to the scores of all labels except the right label y; or null.
   const double* cost;

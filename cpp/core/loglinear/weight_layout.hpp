@@ -24,7 +24,7 @@ struct SparseRows {
 };
 
 // The layout of the weight vector: (attribute, label) pairs, then label bigrams, then (edge attribute,
-// bigram) triples, then label trigrams. A layout has no trigrams or no edge attributes.
+// bigram) pairs, then label trigrams. A layout never has both trigrams and edge attributes.
 struct WeightLayout {
   int labels;
   std::int64_t attributes;

@@ -1,11 +1,11 @@
 // Adjusted counts of n-grams of every length, from the counts of the longest.
 //
 //     a(w1 .. wn) = c(w1 .. wn)               if n is the order of the model, or w1 is <s>
-//                   |{v : c(v w1 .. wn) > 0}|  if not: the number of different words before it
+//                   |{v : c(v w1 .. wn) > 0}|  if not: the number of different words before w1
 //
-// The longest n-grams arrive sorted by their last word, then the word before it, and so on. Then those
-// that end in the same words follow each other, so one n-gram of each length is counted at a time, and
-// the n-grams of each length are complete in sorted order.
+// The longest n-grams arrive sorted by their last word, then the word before it, and so on. In this
+// order, n-grams that end in the same words follow each other. So only one n-gram of each length is open
+// (being counted) at a time, and the n-grams of each length are completed in sorted order.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +51,7 @@ class CountAdjuster {
 
   // Adds an n-gram of full order and its count.
   void add(const std::uint32_t* row, std::uint64_t count) {
-    int same = 0;  // words at the end that the open n-grams share
+    int same = 0;  // the number of last words that the open n-grams share with this row
     while (same < open_ && words_[same] == row[same]) ++same;
     close(same);
     for (int k = 0; k < same; ++k) occurrences_[k] += count;
@@ -77,8 +77,8 @@ class CountAdjuster {
   void close(int same) {
     for (; open_ > same; --open_) {
       const std::uint64_t adjusted = adjusted_[open_ - 1], occurrences = occurrences_[open_ - 1];
-      // In its statistics, lmplz takes the number of occurrences for the last n-gram of each length.
-      // In a small text this changes the discounts, so the same is done here.
+      // In its statistics, lmplz uses the number of occurrences of the last n-gram of each length, not
+      // its adjusted count. In a small text this changes the discounts, so the same is done here.
       emit(open_, words_.data(), adjusted, occurrences, last_ ? occurrences : adjusted);
     }
   }

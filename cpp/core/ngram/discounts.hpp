@@ -18,7 +18,7 @@ namespace trellis {
 
 struct Discounts {
   std::array<double, 4> amount{};  // of adjusted counts 0, 1, 2, and 3 or more
-  bool fallback = false;           // they are not an estimate
+  bool fallback = false;           // the amounts are the fallback, not an estimate
 
   double of(std::uint64_t count) const { return amount[std::min(count, std::uint64_t{3})]; }
 };
@@ -33,9 +33,8 @@ inline Discounts estimate_discounts(const CountStatistics& statistics, int n,
   for (int k = 1; k <= 3 && problem.empty(); ++k) {
     if (with[k] == 0) problem = "no " + name + " have the adjusted count " + std::to_string(k);
   }
-  // One division at the end. The products of small counts are exact, so a discount of 0 is exactly 0 and
-  // not a rounding error below 0, which would be no estimate, or above 0, which would be a back-off
-  // weight.
+  // One division at the end. The products of small counts are exact, so a discount of 0 is exactly 0. A
+  // rounding error below 0 would be rejected as an estimate; one above 0 would become a back-off weight.
   const auto n1 = static_cast<double>(with[1]), y_below = n1 + 2 * static_cast<double>(with[2]);
   for (int k = 1; k <= 3 && problem.empty(); ++k) {
     const auto nk = static_cast<double>(with[k]), next = static_cast<double>(with[k + 1]);

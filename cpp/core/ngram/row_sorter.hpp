@@ -68,7 +68,7 @@ class RowBlocks {
   std::vector<std::unique_ptr<std::uint32_t[]>> blocks_;
 };
 
-// Rows are read in the order of their keys, so from all over the memory: this many are fetched ahead.
+// Rows are read in the order of their keys, so they lie anywhere in memory: this many are prefetched.
 inline constexpr std::ptrdiff_t kAhead = 16;
 
 // A row to be sorted: two words of its key, and its number.
@@ -156,7 +156,8 @@ class Run {
   // In memory: the entries that follow the current row.
   const RowBlocks* rows_ = nullptr;
   const Entry *entry_ = nullptr, *last_ = nullptr;
-  // On disk: the bytes that have not been read, and the words of the buffer that have.
+  // On disk: [begin_, end_) are the bytes of the run that have not been read. The current row is at word
+  // at_ of the buffer; filled_ words of the buffer are valid.
   TemporaryFile* file_ = nullptr;
   std::int64_t begin_ = 0, end_ = 0;
   std::vector<std::uint32_t> buffer_;  // on disk: rows of the run; in memory: a row with its count

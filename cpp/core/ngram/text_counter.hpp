@@ -70,9 +70,10 @@ class TextCounter {
   }
 
  private:
-  // A word is shorter than this, so that a line of 32 words is one that readers of ARPA files accept.
+  // The limit of the bytes of a word. With it, a line of 32 words is short enough for readers of ARPA
+  // files.
   static constexpr std::size_t kLongestWord = 1 << 14;
-  static constexpr std::size_t kLongestText = 1 << 20;  // the same for text without spaces
+  static constexpr std::size_t kLongestText = 1 << 20;  // the limit of the bytes of text without spaces
 
   static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
@@ -137,7 +138,7 @@ class TextCounter {
   const bool characters_, skip_symbols_;
   RowSorter& rows_;
   std::string rest_;         // the beginning of a word that continues in the next block
-  bool has_tokens_ = false;  // the current line has
+  bool has_tokens_ = false;  // the current line has tokens
   std::int64_t tokens_ = 0, lines_ = 0;
 };
 

@@ -110,7 +110,7 @@ class NgramTrainer {
     }
 
     Spool ngrams;         // the words of the n-grams that are kept
-    Spool weights;        // their contexts and the weights of these
+    Spool weights;        // the contexts of these n-grams, and the weight of each context
     Spool probabilities;  // of `ngrams`
     std::unique_ptr<RowSorter> by_context;
     std::unique_ptr<ProbabilityParts> parts;
@@ -204,7 +204,8 @@ class NgramTrainer {
     return true;
   }
 
-  // Finds the n-gram without its first word, and sets lower_ to its probability.
+  // Finds the current n-gram without its first word in the section before, and sets lower_ to its
+  // probability.
   void find_shorter() {
     if (section_ == 1) return;
     Level& below = level(section_ - 1);
@@ -235,17 +236,17 @@ class NgramTrainer {
   NgramOptions options_;
   std::unique_ptr<RowSorter> counts_;
   TextCounter text_;
-  std::vector<std::unique_ptr<Level>> levels_;  // (order); null after the section that follows
+  std::vector<std::unique_ptr<Level>> levels_;  // (order): level n becomes null after section n + 1
   std::vector<CountStatistics> statistics_;
   std::vector<Discounts> discounts_;
   // The section that is being written: 0 before the first, order + 1 after the last.
   int section_ = 0;
   std::int64_t written_ = 0;
   std::vector<std::uint32_t> words_;    // (n): the current n-gram
-  std::vector<std::uint32_t> shorter_;  // (n - 1): the latest n-gram of the section before
-  double lower_ = 0.0;                  // its probability
-  std::vector<std::uint32_t> context_;  // (n): the next context of the section after
-  double weight_ = 0.0;                 // its weight
+  std::vector<std::uint32_t> shorter_;  // (n - 1): the latest n-gram read from the section before
+  double lower_ = 0.0;                  // the probability of shorter_
+  std::vector<std::uint32_t> context_;  // (n): the next context of the n-grams of length n + 1
+  double weight_ = 0.0;                 // the weight of context_
   PollEvery poll_{256};
 };
 

@@ -2,6 +2,7 @@
 //
 //     i, f, o = sigmoid(...), g = tanh(...) of gates + U h'      (h', c': of the previous step)
 //     c = f c' + i g        h = o tanh(c)
+// with gates = W x + b (see LstmForward) and U the recurrent weights.
 //
 // Both passes are a sequence of small matrix products, (rows, depth) times a packed U. A tile of several
 // rows and up to four vectors of columns stays in registers: the four gates of the same columns in the
@@ -51,7 +52,8 @@ TRELLIS_INLINE void multiply_tile(std::int64_t rows, int vectors, const float* x
   }
 }
 
-// Calls use(row, sums): x·u for rows below `linked`, zeros for the others.
+// Calls use(row, sums) for all rows. sums is x·u for rows below `linked`, whose sequences have the step
+// that x belongs to, and 0 for the rows from there on.
 template <class Use>
 TRELLIS_INLINE void for_each_row(std::int64_t rows, std::int64_t linked, int vectors, const float* x,
                                  std::int64_t stride, const float* u, std::int64_t depth,

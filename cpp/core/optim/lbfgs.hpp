@@ -21,7 +21,8 @@ struct Norms {
   bool kept;
 };
 
-// The last pairs s = w - w_before, y = gradient - gradient_before, and the product d = -H q.
+// The last pairs s = w - w_before, y = gradient - gradient_before, and the product d = -H q, where H is
+// the approximate inverse Hessian and q the gradient, or with L1 the pseudo-gradient.
 //
 // When a pair is added, all inner products among the pairs and with q are computed in one pass over the
 // memory. The two loops of Nocedal (1980) then run on these few numbers. d is a sum of s_i, y_i and q

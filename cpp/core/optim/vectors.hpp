@@ -17,7 +17,8 @@ namespace trellis::TRELLIS_ISA {
 inline constexpr std::int64_t kBlock = 8192;  // numbers per task of a thread; chosen by hand
 inline constexpr std::int64_t kTile = 512;    // numbers per tile of a vector; chosen by hand
 
-// Calls body(begin, end, sums) for each block, and adds the `count` sums of all blocks to `totals`.
+// Calls body(begin, end, sums) for each block, and writes the totals of the `count` sums over all
+// blocks.
 template <class Body>
 void sum_blocks(std::int64_t n, int threads, int count, double* totals, const Body& body) {
   const std::int64_t blocks = (n + kBlock - 1) / kBlock;

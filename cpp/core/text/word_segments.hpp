@@ -3,8 +3,8 @@
 // Text is an array of code points of 1, 2 or 4 bytes, as Python stores it. No value is invalid: lone
 // surrogates and numbers above U+10FFFF are of class kOther. Time and memory are linear in the text.
 //
-// One set of rules serves both: WordClassTable has either the standard classes or those for tokens, and
-// classes that are only for tokens never occur in the standard table.
+// One set of rules serves word boundaries and tokens: WordClassTable has either the standard classes or
+// those for tokens, and classes that are only for tokens never occur in the standard table.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@
 
 namespace trellis {
 
-// Class and property of each code point, in blocks of 256. Blocks without classes share one.
+// Class and property of each code point, in blocks of 256. All blocks in which every code point is
+// kOther share one block.
 class WordClassTable {
  public:
   static constexpr std::uint8_t kPictographic = 0x80;
@@ -188,7 +189,7 @@ class WordSegments {
     return size_;
   }
 
-  // Returns whether there is no border before the code point `entry`, by the rules about its direct
+  // Returns whether a rule forbids a boundary before the code point `entry`: a rule about its direct
   // neighbour (class `last`) or about pairs of regional indicators (class `before`).
   static constexpr bool joins(WordClass before, WordClass last, std::uint8_t entry) {
     const WordClass next = class_of(entry);

@@ -179,8 +179,9 @@ void check_against_enumeration(const Alphabet& alphabet, const Setting& setting,
   CHECK(decode(alphabet, setting, m, x, T, 1 << 20, true).size() <= allowed);
 }
 
-// Checks texts without words, which are labellings. Nodes have so many children that they are stored in
-// the hash table.
+// Checks labels that neither start nor end words, without a language model: each labelling is one word,
+// so prefix search must find the same. Nodes have so many children that they are stored in the hash
+// table.
 void check_many_labels(std::mt19937_64& random, std::size_t min_nodes) {
   const std::int64_t T = 3, V = 40;
   std::vector<CtcPiece> pieces(1);

@@ -98,7 +98,8 @@ void test_tree() {
   CHECK(huffman_tree(count.data(), 1).node.empty());
 }
 
-// Returns the mean loss of the third epoch, with or without a hot node.
+// Trains for three epochs, and returns the mean loss of the third. With `hot`, the root of the Huffman
+// tree is a hot node (see HotRows), whose changes reach the table every 4 words.
 double trained(Corpus& corpus, std::int64_t words, EmbeddingLoss loss, bool cbow, bool hot, int threads,
                bool sum = false) {
   constexpr int kStride = 32;

@@ -1,5 +1,5 @@
-// Compares nearest rows with sorting all scores, and codes with all distances. Reads files that are cut
-// at every byte.
+// Compares nearest rows with a sort of all scores, and codes with a search over all distances. Reads
+// files in two blocks, divided at every byte.
 #include <algorithm>
 #include <cstring>
 #include <numeric>

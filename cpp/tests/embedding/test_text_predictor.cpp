@@ -1,5 +1,5 @@
-// Tests the labels of texts: the tree search is compared with all leaves, rows are floats or codes, and
-// lines are split.
+// Tests the labels of texts: compares the tree search with all leaves, and rows stored as codes with the
+// decoded rows. Also splits lines.
 #include <cmath>
 #include <random>
 #include <string>
@@ -93,7 +93,8 @@ void check_flat() {
   CHECK(c.predictor(TextLoss::softmax).best({{"x"}, {}}, 4, 0.0, 2)[0].empty());
 }
 
-// Compares three columns in groups of two and one, with norms, with the decoded rows.
+// Compares sums of rows that are stored as codes with sums of the decoded rows. The three columns are in
+// groups of `width`, and there are norms.
 void check_codes(std::int64_t width) {
   constexpr std::int64_t kDim = 3;
   std::vector<float> centroids(kDim * kCentroids), norms(kCentroids, 0.5f);

@@ -76,7 +76,8 @@ void check_weights() {
   }
 }
 
-// Two labels: name 0 has both kinds, name 1 labels only, name 2 pairs only, name 3 pairs without a name.
+// There are two labels. Name 0 has weights of labels and of label pairs, name 1 of labels only, name 2
+// of pairs only, and name 3 of pairs that are plain transitions.
 void check_split() {
   const std::vector<std::int64_t> begin{0, 6, 8, 12, 16};
   const std::vector<std::uint8_t> states{1, 1, 0, 0}, bare{0, 0, 0, 1};

@@ -1,4 +1,4 @@
-// Language models in the ARPA format, fed in blocks of any size; then words are scored.
+// Language models in the ARPA format, read in blocks of any size; then two words are looked up.
 #include <string>
 
 #include "formats/arpa.hpp"

@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     using Fault = trellis::TextWeightReader::Fault;
     std::string_view wrong;
     while (!input.empty()) {
-      // A block ends with a complete line.
+      // The reader takes the end of a block as the end of a line.
       if (reader.feed(input.bytes(1 + input.byte()), &wrong) != Fault::none) break;
     }
     PROMISE(reader.kept() <= capacity);

@@ -82,7 +82,7 @@ class Case {
             .start = start_.empty() ? nullptr : start_.data(),
             .end = end_.empty() ? nullptr : end_.data()};
   }
-  // Returns the labels of sequence i alone; its rows have the same numbers.
+  // Returns the labels of sequence i alone; its rows keep their numbers.
   trellis::TrainingLabels only(std::int64_t i) const {
     trellis::TrainingLabels one = y();
     one.sequences = 1;

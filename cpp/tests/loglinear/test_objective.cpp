@@ -143,7 +143,7 @@ void check_few_bigrams(std::mt19937_64& random) {
 }
 
 // Checks chains of second order: few and many trigrams, weights that need the exact kernels, and
-// constraints under which some lanes of a group do.
+// constraints under which only some lanes of a group need these kernels.
 void check_trigrams(std::mt19937_64& random) {
   for (int bits = 0; bits < 64; ++bits) {
     Settings s;

@@ -1,4 +1,4 @@
-// The parts of n-gram training: sorting on disk, spools, logarithms and a small model.
+// Tests the parts of n-gram training: sorting on disk, spools and logarithms. Trains small models.
 #include <algorithm>
 #include <filesystem>
 #include <map>

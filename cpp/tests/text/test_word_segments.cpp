@@ -76,7 +76,7 @@ void test_numbers_that_are_not_code_points() {
   CHECK(tokens(std::u16string(1, 0xD800)).size() == 2);
 }
 
-// Every class follows every other, so a random text meets all pairs of rules.
+// In random text every class follows every other class, so all pairs of rules occur.
 void test_widths_agree_and_tokens_are_independent() {
   const std::u32string alphabet =
       U"a\u05D01\u00AA_'\" .:,\r\n\u00AD\u00B7\u00BD\u0301\u200D\u30AB\u0E01\u17D2\u1780\u2019"
