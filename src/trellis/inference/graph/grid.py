@@ -323,7 +323,7 @@ def _compute_cavities(
 
 
 def _line_messages(before: Doubles, after: Doubles, weight: float) -> tuple[Doubles, Doubles]:
-    """Sum the messages of a line at each pixel, without the next edge and without the previous one.
+    """Sum the messages along a line at each pixel: all but the next edge's, all but the previous's.
 
     In the tree-reweighted variant, the cavity is b_v - m: the weighted sum of all messages minus
     the full message of the edge.
