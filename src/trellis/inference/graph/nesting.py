@@ -163,7 +163,7 @@ def _separate(entry: Factor) -> NDArray[np.float64]:
 
 
 def _expand(tables: Doubles, axes: tuple[int, ...], order: int) -> Doubles:
-    """Return ``tables`` with an axis for each of ``order`` outer variables; new ones have size 1."""
+    """Return ``tables`` with an axis for each of ``order`` outer variables; new axes of size 1."""
     ascending = np.argsort(axes)
     sizes = [1] * order
     for axis, size in zip(axes, tables.shape[1:], strict=True):
