@@ -1,5 +1,6 @@
 # Types of the compiled module. Each section names its source files in cpp/bindings, which document
-# the functions. They return small results and fill arrays that the caller has allocated.
+# the functions. Small results are returned; large ones are written into arrays that the caller has
+# allocated.
 from collections.abc import Callable
 from typing import Any, TypeAlias
 

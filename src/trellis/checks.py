@@ -74,7 +74,7 @@ def integer_at_least(value: Any, minimum: int, name: str) -> int:
 
 
 def read_counts(values: Iterable[Any], name: str) -> list[int]:
-    """Return counters of a stored state: integers from 0 to 2**53, exact as floats too.
+    """Return the counters of a stored state: integers from 0 to 2**53, which floats store exactly.
 
     >>> read_counts([3, 2**63 - 1], "counts")
     Traceback (most recent call last):

@@ -47,7 +47,7 @@ class TrellisError(Exception):
 
 
 def _rebuild(cls: type[TrellisError], template: str, sequence: int | None) -> TrellisError:
-    """Return a pickled error. Pickle alone would lose the keyword argument ``sequence``."""
+    """Rebuild a pickled error. Pickle by itself would lose the keyword argument ``sequence``."""
     return cls(template, sequence=sequence)
 
 

@@ -69,7 +69,7 @@ class LightEstimator:
         return {p.name: p.default for p in parameters}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name; with ``deep``, also those of estimators among them."""
+        """Return the parameters by name; with ``deep``, also those of estimators in parameters."""
         # Sorted by name, because checkpoints and model files store them in this order.
         params = {name: getattr(self, name) for name in sorted(self._defaults())}
         if deep:
@@ -136,9 +136,10 @@ def run_without_sklearn() -> None:
 class Predictions(list[ItemT]):
     """A list with the result of each sequence, which ``cross_val_predict`` can concatenate.
 
-    scikit-learn joins the predictions of all folds with ``np.concatenate``, which would make one
-    array of the labels of all sequences; it fails if the lengths differ. Lists of this class are
-    joined to an array with one object per sequence. In all other uses they are plain lists.
+    scikit-learn joins the predictions of all folds with ``np.concatenate``. From plain lists it
+    would make one array of all labels, or fail if the sequences have different lengths. Lists of
+    this class are joined to an array with one object per sequence. In all other uses they are plain
+    lists.
 
     >>> np.concatenate([Predictions([["N", "V"], ["N"]]), Predictions([["V"]])])
     array([list(['N', 'V']), list(['N']), list(['V'])], dtype=object)
@@ -157,8 +158,8 @@ class Predictions(list[ItemT]):
         return function._implementation(*args, **kwargs)
 
 
-# Names of parameters in other programs, and what to write instead. A hint is given to the classes
-# that have the parameter which it begins with.
+# Names of parameters in other programs -> hints what to write instead. A hint begins with the name
+# of a parameter of trellis, and only classes that have this parameter give the hint.
 _OTHER_NAMES = {
     "c1": "l1",
     "c2": "l2, which is twice c2",

@@ -3,7 +3,8 @@
 ``y_true`` and ``y_pred`` are lists of label lists. For each label, TP is the number of correct
 predictions, ``predicted`` the number of all predictions, and ``support`` the number of true labels:
 
-    precision = TP / predicted    recall = TP / support    F1 = 2 · precision · recall / their sum
+    precision = TP / predicted    recall = TP / support
+    F1 = 2 · precision · recall / (precision + recall)
 
 A quotient 0 / 0 is 0.0, as in conlleval. The accuracy of an empty list is 0.0 too.
 """
@@ -120,7 +121,7 @@ class Comparison(NamedTuple):
 
 
 class Threshold(NamedTuple):
-    """A smallest probability for spans, and the scores of the spans that have it."""
+    """A threshold on the probability of spans, and the scores of the spans that reach it."""
 
     min_probability: float
     precision: float
@@ -232,8 +233,8 @@ def choose_threshold(
     ``spans`` has (label, start, end, probability) for each sequence, as
     ``predict_spans(X, min_probability=0.01)`` returns them. The result is the threshold with the
     best Fβ = (1 + β²) · precision · recall / (β² · precision + recall): with β > 1, recall counts
-    more. With ``min_precision``, it is the threshold with the largest recall among those with at
-    least this precision.
+    more. With ``min_precision``, the result is the threshold with the largest recall among all
+    thresholds with at least this precision.
 
     >>> true = [["B-PER", "O", "B-LOC"], ["O", "O", "B-LOC"]]
     >>> spans = [[("PER", 0, 1, 0.9), ("LOC", 2, 3, 0.4)], [("PER", 0, 1, 0.7), ("LOC", 2, 3, 0.2)]]
@@ -262,9 +263,10 @@ def choose_threshold(
     order = np.argsort(-np.array(chances), kind="stable")
     p = np.array(chances)[order]
     n_correct = np.cumsum(np.array(correct)[order])
-    # One threshold for each distinct probability: after the last span that has it.
+    # The candidates: for each distinct probability, all spans with at least this probability.
     last = np.flatnonzero(np.append(p[1:] < p[:-1], True))
-    # Halfway to the next span, so that rounding errors decide nothing.
+    # A threshold is halfway to the next smaller probability, so that a rounding error in a
+    # probability does not change which spans reach the threshold.
     limits = (p[last] + np.append(p[last[1:]], p[-1])) / 2
     precision = n_correct[last] / (last + 1)
     recall = n_correct[last] / max(support, 1)
@@ -307,11 +309,11 @@ def paired_bootstrap(
 ) -> Comparison:
     """Compare two predictions of the same sequences by resampling the sequences.
 
-    A sample has as many sequences as the data, drawn with replacement, the same ones for both
-    predictions. The interval has the middle part (``confidence``) of the differences d* of the
-    samples. The p-value is the share of samples with |d* - d| ≥ |d|, where d is the difference on
-    the data: how often chance alone gives a difference as large as d. ``metric`` is
-    ``span_f1`` with a tagging ``scheme``, ``accuracy`` or ``sequence_accuracy``.
+    A sample has as many sequences as the data, drawn with replacement; both predictions are scored
+    on the same samples. The interval contains the middle ``confidence`` (0.95: 95 %) of the
+    differences d* of the samples. The p-value is the share of samples with |d* - d| ≥ |d|, where d
+    is the difference on the data: how often chance alone gives a difference as large as d.
+    ``metric`` is ``span_f1`` with a tagging ``scheme``, ``accuracy`` or ``sequence_accuracy``.
 
     >>> true = [["B-PER", "O"], ["O", "B-LOC"]] * 20
     >>> better = [["B-PER", "O"], ["O", "B-LOC"], ["B-PER", "O"], ["O", "O"]] * 10
@@ -328,8 +330,8 @@ def paired_bootstrap(
     counts = [_COUNTERS[metric](y_true, guesses, read) for guesses in (y_a, y_b)]
     if not len(counts[0]):
         raise InputError("y_true has no sequences")
-    # Sequences with equal counts are drawn together: a multinomial of few kinds of sequences
-    # instead of an index for each sequence.
+    # Sequences with equal counts are of the same kind. A sample is one multinomial draw: how many
+    # sequences of each kind. This is faster than to draw an index for each sequence.
     kinds, sizes = np.unique(np.hstack(counts), axis=0, return_counts=True)
     generator = np.random.default_rng(random_state)
     samples = np.empty(n_samples)
@@ -343,7 +345,7 @@ def paired_bootstrap(
     data_a, data_b = (_score_counts(c.sum(axis=0)) for c in counts)
     difference = float(data_b - data_a)
     low, high = np.quantile(samples, [(1 - confidence) / 2, (1 + confidence) / 2])
-    # The tolerance lets rounding errors not decide between < and =.
+    # The tolerance: a sample is extreme too if only a rounding error makes |d* - d| below |d|.
     is_extreme = np.abs(samples - difference) >= abs(difference) - 1e-12
     p_value = (1 + int(is_extreme.sum())) / (1 + n_samples)
     return Comparison(float(data_a), float(data_b), difference, float(low), float(high), p_value)
@@ -363,7 +365,7 @@ def _count_spans(y_true: Labels, y_pred: Labels, read: Reader) -> NDArray[np.int
 
 
 def _count_tokens(y_true: Labels, y_pred: Labels, read: Reader) -> NDArray[np.int64]:
-    """Return (correct, all, all) labels of each sequence; with equal totals, F1 is the accuracy."""
+    """Return (correct, n, n) of each sequence of n labels, so that the F1 is the accuracy."""
     _check_sequences(y_true, y_pred)
     rows = []
     for labels, guesses in zip(y_true, y_pred, strict=True):

@@ -2,12 +2,12 @@
 
 The hot kernels are compiled for several instruction sets. When the core is loaded, it chooses the
 best one that the machine can run. The environment variable ``TRELLIS_ISA`` (``v2``, ``v3``, ``v4``)
-forces one. They add numbers in another order, so they train weights that differ in the last bits; a
-model records the one that trained it as ``isa_``.
+forces one of them. Each instruction set adds numbers in another order, so the trained weights
+differ in the last bits. A model stores the name of the set that trained it as ``isa_``.
 
-The core's tables use hashes with secret numbers, drawn once per process, so that nobody can choose
-words with equal hashes. No result depends on them. ``TRELLIS_HASH_SEED`` (any text) fixes them, for
-tests.
+The core's hash tables use secret numbers, drawn once per process, so that nobody can write a text
+whose words all have equal hashes and make the tables slow. No result depends on these numbers. For
+tests, ``TRELLIS_HASH_SEED`` (any text) fixes them.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The arguments X and y of sequence models as lists: one item for each sequence.
 
-X is a list of sequences, and y a list of label lists. Other types are converted where their meaning
-is plain: generators, arrays of strings, and the Series and DataFrames of pandas, which are
+X is a list of sequences, and y a list of label lists. Other types are converted if they can be read
+in only one way: generators, arrays of strings, and the Series and DataFrames of pandas, which are
 recognised by their attributes because pandas is not a dependency. For anything else, the error says
 what to write instead.
 
@@ -26,14 +26,14 @@ from trellis.errors import InputError
 __all__ = ["count_positions", "label_lists", "sequences", "split_sequences"]
 
 _TEXT_KINDS = "OUT"  # dtype kinds of arrays of strings
-_TOKENS = (str, bytes, Mapping, int, float, np.generic)  # positions: they are not sequences
+_TOKENS = (str, bytes, Mapping, int, float, np.generic)  # types of one token, not of a sequence
 
 
 def sequences(X: Any, *, any_type: bool = False) -> list[Any]:
     """Return X as a list of sequences: lists of tokens, or numeric arrays (length, features).
 
-    With ``any_type``, the sequences stay as they are: a function of the user computes the features
-    of objects of any type.
+    With ``any_type``, the sequences are not converted: they are objects of any type, from which a
+    function of the user computes the features.
     """
     items = _as_list(X, "X", "sequences")
     if any_type or {*map(type, items)} <= {list, tuple}:  # nearly always: nothing to convert
@@ -101,7 +101,7 @@ def label_lists(y: Any, name: str = "y") -> list[Any]:
 
 
 def count_positions(X: list[Any]) -> NDArray[np.int64]:
-    """Return the number of positions of each sequence. The feature map validates X later."""
+    """Return the number of positions of each sequence. X is validated later, by the feature map."""
     if {*map(type, X)} <= {list, tuple}:
         return np.fromiter(map(len, X), dtype=np.int64, count=len(X))
     # The shape is read first, because len() of a sparse matrix raises an error.
@@ -112,7 +112,7 @@ def count_positions(X: list[Any]) -> NDArray[np.int64]:
 
 
 def _as_list(X: Any, name: str, content: str) -> list[Any]:
-    """Return the items of X or y; raise InputError if its type has another meaning."""
+    """Return the items of X or y; raise InputError for a type such as str, set, or DataFrame."""
     if isinstance(X, list):
         return X
     if _is_frame(X):

@@ -131,7 +131,7 @@ def _parse_sentences(
 
 
 def _parse_row(name: str, number: int, line: str, expected: int) -> list[str] | None:
-    """Return the values of a row, or None if it is not a word; a word must have this number."""
+    """Return the values of a row, or None if it is not a word; its number must be ``expected``."""
     values = line.split("\t")
     if len(values) != len(_NAMES) or "" in values:
         raise _make_error(name, number, line, values)

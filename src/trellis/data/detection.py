@@ -20,8 +20,8 @@ _CONLLU_COLUMNS = 10
 def first_lines(file: OpenFile, *, at_once: bool = False) -> list[str]:
     """Return the first lines that are not empty; they can be read again.
 
-    With ``at_once``, only the lines that are available with the first one: the writer of a pipe may
-    wait for an answer to it.
+    With ``at_once``, only the lines that arrive together with the first one are returned: the
+    program at the other end of a pipe may wait for an answer before it writes the next line.
     """
     encoding = file.encoding or "utf-8"
     data, text, at_end = b"", "", False
@@ -33,7 +33,8 @@ def first_lines(file: OpenFile, *, at_once: bool = False) -> list[str]:
                 break
             data += block
             text = data.decode(encoding, "replace").removeprefix("\ufeff")
-            # The first block has the bytes from which `OpenFile` detects compression.
+            # The first block has only the bytes from which `OpenFile` detects compression. After a
+            # comment of this length, more lines may be available.
             is_cut_comment = text.startswith("#") and len(data) == compressed.HEAD
             if at_once and "\n" in text.lstrip() and not is_cut_comment:
                 break

@@ -132,7 +132,7 @@ class OpenFile:
     def __init__(self, file: IO[bytes], name: str) -> None:
         self.name = name
         self.encoding: str | None = None
-        """The encoding of the text; None for the one that a reader passes, which is UTF-8."""
+        """The encoding of the text. None: the encoding that the reader passes, by default UTF-8."""
         self._blocks: deque[bytes] = deque()
         # read1 returns the available bytes of a pipe; read would wait for a complete block.
         self._read: Callable[[int], bytes] = getattr(file, "read1", file.read)

@@ -38,7 +38,11 @@ class Layout(NamedTuple):
     """In conll: the number of columns of a row, with the label."""
 
     def token_columns(self, count: int, width: int) -> tuple[int, ...]:
-        """Return the first ``count`` columns of a token in rows of a width, maybe without label."""
+        """Return the columns of the first ``count`` values of a token in rows of ``width`` columns.
+
+        Rows of ``count`` columns have only tokens. Rows with one column less than the training data
+        have no label.
+        """
         token = tuple(range(count)) if self.token is None else self.token[:count]
         if width == count:
             return tuple(range(count))

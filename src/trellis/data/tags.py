@@ -1,7 +1,7 @@
 """Tags that mark spans: ``B-PER I-PER O`` means that a PER covers positions 0 and 1.
 
 A tag is ``O`` (outside), or a letter, a hyphen and a label. Labels may contain hyphens: the first
-hyphen separates. A letter alone is a span with the label ``""``. The schemes differ in the letters.
+hyphen separates. A letter alone is a tag with the label ``""``. The schemes differ in the letters.
 The example has five words: a PER of two words, a PER of one word, a word outside, and a LOC:
 
 >>> example = [("PER", 0, 2), ("PER", 2, 3), ("LOC", 4, 5)]

@@ -33,7 +33,7 @@ def read_weighted(
     format: str | None = None,
     columns: Columns | None = None,
 ) -> tuple[list[list[Token]], list[list[str]], list[float]]:
-    r"""Return ``(X, y, weights)``; ``name`` is that of the comment or of the key.
+    r"""Return ``(X, y, weights)``; ``name`` is the name of the comment or key with the weight.
 
     A comment with a weight ends the sequence before it, as a blank line does.
 

@@ -206,7 +206,7 @@ class TextClassifier(EmbeddingModel):
             yield [*(self.label_prefix + label for label in labels), *_split_words(text, i)]
 
     def _learn_words(self, corpus: _core.Corpus, pretrained: Vectors | None) -> list[str]:
-        """Set words and labels with their counts. Return all names of the corpus, by number."""
+        """Set words and labels with their counts. Return all names in order of their numbers."""
         # The corpus contains words and labels. Labels are the names that start with the prefix.
         names, counts, names_by_type = number_types(corpus)
         prefix = self.label_prefix

@@ -66,7 +66,7 @@ class FastText(Word2Vec):
         have one row each. The other n-grams have no row.
     combine
         "mean", as in fastText, or "sum", as in the paper (Bojanowski et al., 2017). The gradient of
-        a sum is added to each of its rows, so a step moves a vector of n rows n times as far as one
+        a sum is added to each of its rows, so a step moves a sum of n rows n times as far as each
         row: use a smaller ``alpha``. fastText's files can only store means.
 
     The other parameters are those of `Word2Vec`.
@@ -270,7 +270,8 @@ class FastText(Word2Vec):
     def _hidden(self, words: Sequence[str]) -> NDArray[np.float64]:
         """Return the hidden vector h of a context, as in training.
 
-        With CBOW, a mean is taken over the rows of all words together.
+        With CBOW and ``combine="mean"``, h is the mean of the rows of all words together. Otherwise
+        it is the mean of the vectors of the words.
         """
         groups = [self._rows_of(word).astype(np.float64) for word in words]
         for word, rows in zip(words, groups, strict=True):

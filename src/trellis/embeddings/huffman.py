@@ -47,7 +47,8 @@ class HuffmanTree:
     words: list[str]
     counts: NDArray[np.int64]
     children: NDArray[np.int32]
-    """(inner nodes, 2): left and right child. i is a word if i < words, else node i − words."""
+    """(inner nodes, 2): left and right child of each. A child i < len(words) is word i; any other
+    child i is inner node i − len(words)."""
 
     def __init__(self, words: Sequence[str], counts: ArrayLike) -> None:
         self.words, self.counts = list(words), np.array(counts)
@@ -70,7 +71,7 @@ class HuffmanTree:
         return f"HuffmanTree({len(self.words)} words, depth {self.depth})"
 
     def path(self, word: str) -> list[int]:
-        """Return the inner nodes from the root to a word; the root is node words − 2."""
+        """Return the inner nodes from the root to a word; the root is node len(words) − 2."""
         return [int(node) for node in self._node[self._steps(word)][::-1]]
 
     def code(self, word: str) -> str:

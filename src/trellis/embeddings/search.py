@@ -1,10 +1,10 @@
 """Exact search for the rows of largest cosine: argmax_i q · xᵢ / ‖xᵢ‖, on all cores.
 
 The matrix may be a mapped file, so its rows are not normalised in a copy. Instead 1 / ‖xᵢ‖ is
-stored in a second array. A single query reads the whole matrix, and memory bandwidth limits its
-speed. The second single query creates a copy of the rows in bytes (a quarter of the matrix), which
-excludes most rows: if y is row x in bytes, then q·x ≤ q·y + ‖q‖ ‖x − y‖. The remaining rows are
-read as floats, so the results are the same bits.
+stored in a second array. A search with few queries reads the whole matrix, and memory bandwidth
+limits its speed. So the second such search creates a copy of the rows in bytes (a quarter of the
+size). If y is the copy of row x, then q·x ≤ q·y + ‖q‖ ‖x − y‖: most rows are excluded by this bound
+without reading x. The other rows are read as floats, so the results are the same bits.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class RowSearch:
         return np.sqrt(norms, out=norms)
 
     def _get_coarse_rows(self, threads: int) -> CoarseRows | None:
-        """Return the rows in bytes; None for the first query, because the copy takes longer."""
+        """Return the rows in bytes; None in the first search, because the copy takes longer."""
         self._single_queries += 1
         if self._coarse is None and self._single_queries > 1 and self._matrix.nbytes >= _LARGE:
             rows, factors = self.scaled_rows()

@@ -141,8 +141,9 @@ class Vectors(Saved):
         """Return the attribute with this name in gensim, with a DeprecationWarning.
 
         This class had gensim's methods in 0.1.0. They are now in `trellis.compat.gensim`, and their
-        names work here for one more release. The module is imported by its dotted name, because
-        ``embeddings`` must not import ``compat``.
+        names work here for one more release. ``embeddings`` is below ``compat`` in the layers
+        (tests/test_layering.py), so it has no import statement for it: the module is loaded by name
+        when such an attribute is used.
         """
         if name.startswith("_"):  # NumPy, pickle and IPython test for many private attributes
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -247,7 +248,8 @@ class Vectors(Saved):
     def _unit_vectors(self, words: Sequence[str]) -> Floats:
         """Return the vectors of words, scaled to length one.
 
-        An unseen word without n-grams has the vector 0, to which all words are equally near.
+        An unseen word whose n-grams have no rows is an error: its vector is 0, and all words would
+        be equally near to it.
         """
         rows = self[words]
         for word, row in zip(words, rows, strict=True):
@@ -288,8 +290,8 @@ class Vectors(Saved):
     ) -> evaluation.SimilarityScores:
         """Return the correlation of cosines with human scores, from a file of "word word score".
 
-        ``restrict=n`` uses the first n words only, which are the most frequent in most files. Pairs
-        with an unknown word are skipped. If ``with_unseen``, `unseen` computes the vector instead.
+        ``restrict=n`` uses only the first n words; in most files these are the most frequent. Pairs
+        with an unknown word are skipped or, with ``with_unseen``, `unseen` computes its vector.
         """
         return evaluation.similarity(self, path, restrict, ignore_case, with_unseen)
 
@@ -327,7 +329,8 @@ class Vectors(Saved):
             if isinstance(pair, str) or len(pair) != 2:
                 raise InputError(f"pairs[{n}] is {pair!r:.60}: must be two words")
         names = list(dict.fromkeys([*words, *(word for pair in pairs for word in pair)]))
-        # plots is imported by its dotted name, because embeddings must not import it.
+        # embeddings is below plots in the layers (tests/test_layering.py), so it has no import
+        # statement for plots: plots is loaded by name when a picture is drawn.
         scatter = import_module("trellis.plots").scatter
         return scatter(self.project(names), names, arrows=pairs, title=title)
 
@@ -350,8 +353,8 @@ class Vectors(Saved):
 
         Formats are word2vec text and binary, GloVe, fastText's ``.vec``, ``.bin`` and ``.ftz``
         (with vectors for unseen words), gensim's saved KeyedVectors, and ``.trellis``. ``errors``
-        is used for words that are not UTF-8: "strict" raises FormatError, "replace" reads them.
-        ``limit=n`` reads the first n words.
+        is used for words that are not UTF-8: "strict" raises FormatError, "replace" replaces their
+        invalid bytes. ``limit=n`` reads the first n words.
         """
         return cls._from_rows(*vector_files.read(path, errors, limit))
 

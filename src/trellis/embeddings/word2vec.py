@@ -243,7 +243,7 @@ class Word2Vec(EmbeddingModel):
             vocabulary=len(self.words_),
             rows_begin=rows.begin,
             row=rows.row,
-            # The core compares these integers with 32 random bits.
+            # The core keeps a word if 32 random bits, as an integer, are at most this integer.
             keep=(self._keep_probabilities() * 0xFFFFFFFF).astype(np.uint32),
             cbow=self.architecture == "cbow",
             shared=bool(self.shared_negatives),

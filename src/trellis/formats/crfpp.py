@@ -6,8 +6,8 @@
     xsize: 2
 
 The five parts are separated by blank lines. An attribute whose name starts with U has one weight
-for each label, and the first one has the number ``id``. An attribute whose name starts with B has
-one weight for each pair (previous label, label), sorted by the previous label.
+for each label. An attribute whose name starts with B has one weight for each pair (previous label,
+label), sorted by the previous label. ``id`` is the number of its first weight, from 0.
 
 Without ``-t``, ``crf_learn`` writes a binary file. It depends on the machine and cannot be read.
 """
@@ -53,7 +53,7 @@ def read(path: str | os.PathLike[str], encoding: str = "utf-8") -> TextModel:
         if not np.array_equal(begin[order], ends[:-1]) or int(ends[-1]) != maxid:
             raise FormatError("the ids of the features overlap, have gaps, or contradict maxid")
         names = name_list.names("features", order)
-        # Without this, a large model would be in memory twice.
+        # These arrays are not needed any more; with them, a large model would be in memory twice.
         del begin, order, name_list
         numbers, weights = read_weights(file, maxid, indexed=False)
         with np.errstate(over="ignore"):

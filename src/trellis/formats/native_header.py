@@ -175,8 +175,8 @@ _OTHER_FORMATS = {
     b"PK\3\4": "a zip archive, such as a file of torch.save or numpy.savez",
     b"\x93NUMPY": "an array of NumPy",
 }
-"""First bytes of files that may be mistaken for a model; only for files with a header length above
-`MAX_HEADER_BYTES`, because the length of a header may begin with the same bytes."""
+"""First bytes of other files that users may pass. They are compared only if the first 8 bytes, read
+as a header length, exceed `MAX_HEADER_BYTES`: a valid length may begin with the same bytes."""
 
 
 def parse(data: memoryview) -> Header:

@@ -74,7 +74,7 @@ class Saved:
     added_parameters: ClassVar[frozenset[str]] = frozenset()
     """Parameters that release 0.1.0 does not have: stored only if they are not the default.
 
-    So an old model is written as before, and the checkpoint of an old run can be resumed.
+    So a model without them is written as in 0.1.0, and a checkpoint of 0.1.0 can be resumed.
     """
     isa_: str | None = None
     """Instruction set that trained the weights, such as ``"x86-64-v3"``; None if it is unknown."""
@@ -178,7 +178,7 @@ class Estimator(Protocol):
 
 
 def compared_parameters(model: Estimator) -> dict[str, Any]:
-    """Return the parameters of a model without added parameters that have their default value."""
+    """Return the parameters of a model, except `Saved.added_parameters` that have their default."""
     parameters: dict[str, Any] = model.get_params(deep=False)
     added: frozenset[str] = getattr(type(model), "added_parameters", frozenset())
     if not added:

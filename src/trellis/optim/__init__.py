@@ -2,8 +2,9 @@
 
 Each optimiser minimises ``objective(w, gradient) -> loss``, which fills ``gradient``, and returns a
 :class:`Result`. A ``callback`` is called with the :class:`Progress` of each iteration; a truthy
-return value stops the run. The solvers that update the weights after each sample get a ``learner``
-instead of an objective: `sgd` any losses (`SampleLosses`), the others a model of sequences.
+return value stops the run. Online solvers, which update the weights after each sample, get a
+``learner`` instead of an objective: `sgd` takes any losses (`SampleLosses`), `perceptron`,
+`passive_aggressive` and `arow` take a model of sequences. `block_frank_wolfe` gets an oracle.
 
 >>> def bowl(w, gradient):
 ...     gradient[:] = w - [1, 2]

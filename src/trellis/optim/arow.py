@@ -39,7 +39,7 @@ def arow(
     """w ← w + α Σ d,  Σ⁻¹ ← Σ⁻¹ + diag(d²) / γ: weights that were updated often move less.
 
     d = φ(x, y) - φ(x, ŷ),  α = ℓ / (dᵀ Σ d + γ),  ℓ = score(ŷ) - score(y) + number of wrong labels.
-    Σ is diagonal and starts as ``variance`` times the identity.
+    ŷ is the best labelling under w. Σ is diagonal and starts as ``variance`` times the identity.
     """
     number_at_least(variance, 1e-300, "variance")
     number_at_least(gamma, 1e-300, "gamma")

@@ -2,10 +2,11 @@
 
     min_w l2/2 ‖w‖² + Σᵢ max_y (Δᵢ(y) - w · ψᵢ(y)),   ψᵢ(y) = φ(xᵢ, yᵢ) - φ(xᵢ, y)
 
-w is stored as a sum of blocks, one per sample. Each block is a weighted mean of ψᵢ(y) / l2, so it
-is a point of the dual problem. A step finds the worst y of one sample and moves its block towards
-ψᵢ(y) / l2. The step length maximises the dual objective, so there is no step size to choose. The
-duality gap bounds the distance to the optimum.
+φ are the features, and Δᵢ(y) is the cost of predicting y for sample i. w is stored as a sum of
+blocks, one per sample. Each block is a weighted mean of the vectors ψᵢ(y) / l2 of all y; the
+weights are the variables of the dual problem. A step finds the worst y of one sample and moves its
+block towards ψᵢ(y) / l2. The step length maximises the dual objective, so there is no step size to
+choose. The duality gap bounds the distance to the optimum.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def block_frank_wolfe(
         raise InputError(f"max_iter must be at least 1, not {max_iter}")
     number_at_least(tolerance, 0.0, "tolerance")
     generator, start_time = np.random.default_rng(random_state), time.perf_counter()
-    # `parts` are the blocks of w, one per sample; `dual` are their terms of the dual objective.
+    # `blocks_of_w` are the blocks, one per sample; `dual` are their terms of the dual objective.
     w, blocks_of_w, dual = np.zeros(size), np.zeros((blocks, size)), np.zeros(blocks)
     loss, converged, message, epoch = np.nan, False, f"{limit} epochs", 0
     while epoch < limit and not converged:

@@ -293,7 +293,7 @@ class _Run:
         The step is at most as long as the last one.
         """
         last_change, _ = self.memory.pairs()[-1]
-        # The last step of a real run is not 0, but that of a checkpoint can be.
+        # The last step of a run is not 0, but a checkpoint that was changed or damaged can have 0.
         first_length = min(1.0, _core.dot(last_change, last_change, self.threads) ** 0.5) or 1.0
         self.memory.clear()
         return self.advance(first_length)

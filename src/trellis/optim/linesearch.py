@@ -122,9 +122,10 @@ def more_thuente(
         if trial.loss <= _highest_loss(loss, slope, step) and abs(trial.slope) <= -FLATTER * slope:
             return Search(step)
         # Far from the minimum, first search a step with sufficient decrease: tilt φ by the line of
-        # sufficient decrease, and minimise the difference (ψ in the paper). The first stage of the
-        # paper ends at a step with sufficient decrease that is too long. It bounds the interval
-        # from above, so no later loss is between the line and the lowest loss.
+        # sufficient decrease, and minimise the difference (ψ in the paper). In the paper this first
+        # stage ends at a step with sufficient decrease that is too long. No variable for the stage
+        # is needed: such a step bounds the interval from above, so no later loss is between the
+        # line and the lowest loss.
         tilt = DECREASE * slope if sufficient_loss < trial.loss <= low.loss else 0.0
         step_limits = _step_limits(low, high, step, is_bounded, max_step)
         step = _next_step(

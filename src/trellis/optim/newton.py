@@ -47,9 +47,9 @@ def newton(
 
 
 def newton_direction(hessian: Any, gradient: Vector) -> Vector:
-    """d = -H⁻¹ g with |λ| for each eigenvalue λ of H, so that d is a direction of descent.
+    """d = -H⁻¹ g, where |λ| replaces each eigenvalue λ of H, so that d is a direction of descent.
 
-    If λ ≈ 0, the largest eigenvalue replaces it, so that the step along the slope is short.
+    If λ ≈ 0, the largest |λ| replaces it instead, so that the step along its eigenvector is short.
 
     >>> newton_direction(np.diag([4.0, 16.0]), np.array([4.0, 8.0])).tolist()
     [-1.0, -0.5]

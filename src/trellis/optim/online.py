@@ -50,7 +50,10 @@ class SgdLearner(Protocol):
     def sgd(
         self, order: NDArray[np.int64], lam: float, t0: float, done: int, v: Vector, scale: float
     ) -> tuple[float, float]:
-        """Run gradient descent on w = scale · v; return the sum of the losses and the new scale."""
+        """Run gradient descent on w = scale · v; return the sum of the losses and the new scale.
+
+        ``lam`` is λ and ``t0`` is t₀ in `sgd`; ``done`` is the number of steps in earlier epochs.
+        """
 
 
 class Learner(SgdLearner, Protocol):
@@ -59,7 +62,7 @@ class Learner(SgdLearner, Protocol):
     def perceptron(
         self, order: NDArray[np.int64], w: Vector, total: Vector, steps: int
     ) -> tuple[int, int]:
-        """Run the perceptron; return the number of wrong labels, and the steps so far."""
+        """Run the perceptron; return the number of wrong labels, and of steps in all epochs."""
 
     def passive_aggressive(
         self,
@@ -71,7 +74,7 @@ class Learner(SgdLearner, Protocol):
         total: Vector,
         steps: int,
     ) -> tuple[float, int]:
-        """Run passive-aggressive updates; return the sum of the losses, and the steps so far."""
+        """Run passive-aggressive updates; return the total loss, and the steps in all epochs."""
 
     def arow(self, order: NDArray[np.int64], gamma: float, w: Vector, variance: Vector) -> float:
         """Run AROW; return the sum of the losses."""

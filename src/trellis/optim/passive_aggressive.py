@@ -42,10 +42,11 @@ def passive_aggressive(
 ) -> Result[OnlineState]:
     """w ← w + τ d,  d = φ(x, y) - φ(x, ŷ): the smallest change after which y wins by a margin.
 
-    τ = ℓ / ‖d‖² with ℓ = score(ŷ) - score(y) + margin. ``variant`` 1 limits τ to
-    ``aggressiveness``, variant 2 divides by ‖d‖² + 1 / (2 · aggressiveness) instead, variant 0 has
-    no limit. The margin is the square root of the number of wrong labels, or 1 with
-    ``count_errors=False``. With ``average=False`` the result is the last w, not the average.
+    ŷ is the best labelling under w, and τ = ℓ / ‖d‖² with ℓ = score(ŷ) - score(y) + margin.
+    ``variant`` 1 limits τ to ``aggressiveness``, variant 2 divides by
+    ‖d‖² + 1 / (2 · aggressiveness) instead, variant 0 has no limit. The margin is the square root
+    of the number of wrong labels, or 1 with ``count_errors=False``. With ``average=False`` the
+    result is the last w, not the average.
     """
     if variant not in (0, 1, 2):
         raise InputError(f"variant must be 0, 1 or 2, not {variant!r}")

@@ -58,9 +58,9 @@ def start_average(state: OnlineState) -> None:
 
 
 def average_weights(state: OnlineState) -> Vector:
-    """Return the mean of w before the first step and after each: w - Σ step · change / steps.
+    """Return the mean of w before the first step and after each step: w - total / steps.
 
-    The change made in step s is missing from the first s of all averaged vectors. So one sum,
-    ``total``, replaces adding up w after every step, which would touch all weights each time.
+    ``total`` is Σ s · (change in step s), because the change in step s is missing from the first s
+    of the vectors that are averaged. To add up w itself would touch all weights in every step.
     """
     return state.vectors["w"] - state.vectors["total"] / state.numbers["steps"]

@@ -48,9 +48,10 @@ def sgd(
     """wₜ₊₁ = v - ηₜ ∇lossᵢ(v),  v = (1 - ηₜ λ) wₜ,  ηₜ = 1 / (λ (t₀ + t)),  λ = l2 / sequences.
 
     The first step η₀ = 1 / (λ t₀) is found by trial, starting with ``eta``: the step that lowers
-    the loss of ``sample`` sequences most in one pass. w is stored as scale · v, so that the L2 term
-    costs one multiplication per step. For losses in Python, ``learner`` is a `SampleLosses`. The
-    loss of an epoch is measured on the way, each sample before its own step.
+    the loss of ``sample`` sequences most in one pass. w is stored as a number times a vector, so
+    that the L2 term costs one multiplication per step. For losses in Python, ``learner`` is a
+    `SampleLosses`. The loss of an epoch is the L2 term plus the losses of all samples, each
+    measured just before the step of that sample.
     """
     if number_at_least(l2, 0.0, "l2") == 0.0:
         raise InputError("sgd needs l2 > 0: its step size depends on l2")

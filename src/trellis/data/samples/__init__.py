@@ -138,7 +138,8 @@ def _generate_all() -> dict[tuple[str, str], list[str]]:
     """Return the requests of each split and domain, as markup."""
     lists = generator.parse_lists(_read_lines("patterns/values.txt"))
     known = {_words(line) for split in ("train", "test") for line in _lines(split, DOMAINS)}
-    # No wording of a test request may be in training, and the other way round.
+    # The wordings of test requests are excluded from "train" and "held_out"; the wordings of
+    # training requests are excluded from "unseen".
     wordings = {split: {_wording_of(line) for line in _lines(split, DOMAINS)} for split in _SPLITS}
     requests: dict[tuple[str, str], list[str]] = {}
     for split, domain in product(_GENERATED_SPLITS, DOMAINS):
@@ -147,7 +148,7 @@ def _generate_all() -> dict[tuple[str, str], list[str]]:
         for number, patterns in enumerate(_read_paragraphs(f"patterns/{domain}.txt"), 1):
             if (split == "unseen") == (number % _TEST_EVERY == 0):
                 for pattern in patterns:
-                    # One seed per pattern: a new one does not change the requests of the others.
+                    # One seed per pattern: a new pattern does not change requests of the others.
                     seed = f"{split} {domain} {pattern}"
                     draw = Draw(lists, seed=seed, reserved=split != "train")
                     lines += _draw_unseen(draw, parse(pattern), _DRAWS[split], known, excluded)
@@ -159,7 +160,10 @@ def _generate_all() -> dict[tuple[str, str], list[str]]:
 def _draw_unseen(
     draw: Draw, template: Template, n: int, known: set[str], excluded: set[str]
 ) -> list[str]:
-    """Return n requests that are not ``known``, and add them; fewer for a rigid pattern."""
+    """Return n requests that are neither ``known`` nor ``excluded``, and add them to ``known``.
+
+    A pattern with few variants may give fewer requests.
+    """
     requests: list[str] = []
     for _ in range(_TRIES * n):
         line = draw.request(template)

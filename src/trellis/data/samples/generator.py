@@ -106,7 +106,7 @@ class Draw:
         self._used: set[tuple[str, str]] = set()
 
     def request(self, template: Template) -> str:
-        """Return a request: half of them in lower case, without punctuation at the end."""
+        """Return a request. About half of them are in lower case, without ``.`` or ``?``."""
         self._used.clear()
         text = _ARTICLE.sub(r"\1n ", self._draw_text(template))
         if self._index(2):

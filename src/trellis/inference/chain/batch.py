@@ -149,8 +149,8 @@ def validate(scores: Scores, n_jobs: int | None, *, may_be_labels: bool = False)
     """Validate shapes, dtypes and small arrays, and convert the scores for the kernels.
 
     The kernels detect NaN and +inf among the unary scores while they read them. A check here would
-    read all scores twice. With ``may_be_labels``, integers as start or end scores are an error:
-    the caller may have passed labels without their name.
+    read all scores twice. With ``may_be_labels``, integers as start or end scores are an error: the
+    caller may have meant them as labels, but has not written ``labels=``.
     """
     threads = native.resolve_jobs(n_jobs)
     unary, layout, n_labels = _prepare_unary(scores)

@@ -138,7 +138,7 @@ def _forward_backward(
 ) -> _ForwardBackward:
     """Run forward-backward; also fill the buffers `pairs` (matrices) and `counts` (L, L).
 
-    With labels, subtract their path from the marginals, from `pairs` and from `counts`.
+    With labels, subtract the counts of their paths from the marginals, `pairs` and `counts`.
     """
     unary_rows = scores.new_rows((scores.n_labels,), scores.dtype, 0.0)
     log_z, outcomes = np.zeros(len(scores.layout.starts)), scores.new_outcomes()

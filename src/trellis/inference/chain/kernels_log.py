@@ -15,7 +15,7 @@ NEVER = tl.constexpr(float("-inf"))
 
 
 class Row(NamedTuple):
-    """One row of the batch: what is known of its steps."""
+    """One row of the batch: its unmasked steps and its forward scores."""
 
     order: Any  # (T,) positions of the unmasked steps, or None without a mask
     alpha: Any  # (T, L)
@@ -132,7 +132,7 @@ def backward_log(row, scores, gradients, weight, block: tl.constexpr, tile: tl.c
     x = tl.load(alpha + i, inside, NEVER) + tl.load(scores.end + i, inside, NEVER).to(dtype)
     post = tl.exp(x - finite(tl.max(x, 0)))
     mass = tl.sum(post, 0)
-    weight = tl.where(mass > 0.0, weight, 0.0)  # no path: no gradient, not even of the tags
+    weight = tl.where(mass > 0.0, weight, 0.0)  # without a path, all gradients are 0
     post = post / positive(mass) * weight
     tl.store(gradients.end + i, post, inside)
     for back in range(1, row.length):

@@ -67,7 +67,7 @@ def _is_exact(total, least, low, range_, dtype: tl.constexpr):
 @triton.jit
 def _psi(scores):
     """Return ψ = exp(A - max A), max A, labels that no transition enters, and min A - max A."""
-    # exp(depth) nearly underflows
+    # exp of a score just below `depth` would be close to the smallest normal number.
     depth: tl.constexpr = -700.0 if scores.dtype == tl.float64 else -84.0
     best = tl.max(scores, 0)
     top = finite(tl.max(best, 0))
@@ -111,14 +111,15 @@ def forward_held(row, scores, block: tl.constexpr, best: tl.constexpr):
         e4 = load_if(t + 3 < length, unary, j, labels, NEVER)
         e = e1.to(dtype)
         top = finite(tl.max(e, 0))
-        # The maximum of the previous step does not have to wait for this step's result.
+        # The step is scaled by the maximum of the previous step, which is computed at the same time
+        # as this step's product. The maximum of this step would have to wait for the product.
         if best:
             lag = finite(tl.max(x, 0))
             x = tl.max(x[:, None] + pairs, 0) + ((e - top) - lag)
             tl.store(alpha, x, inside)
             offset += top.to(tl.float64) + lag.to(tl.float64)
         else:
-            w = tl.where(unreachable, 0.0, tl.exp(e - top))  # their m = 0 must not fail _is_exact
+            w = tl.where(unreachable, 0.0, tl.exp(e - top))  # so that `least` ignores m = 0
             scale = 1.0 / positive(tl.max(x, 0))
             m = tl.sum(x[:, None] * psi, 0)
             used = tl.where(w > 0.0, m, 1.0)

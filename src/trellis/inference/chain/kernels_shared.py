@@ -7,10 +7,12 @@ A kernel gets its arguments by the names of its parameters, which are the same i
     start, end   (L,)
     lengths      (B,) int64;   mask (B, T), strides m_row, m_step
     tags         (B, T) int64, strides t_row, t_step
-    d_emissions, d_transitions  gradients, contiguous; of shared transitions (0,)
+    d_emissions, d_transitions  gradients, contiguous. Those of shared transitions are in row_sums,
+                 and d_transitions is (0,), or (L, L) for the result of sum_kernel
     row_values   (B,): log Z, log p of the tags, or the score of the best path
     row_sums     (B, W + 1): gradients of start (L), end (L) and shared transitions (L, L) with the
-                 later label first; then the value of the row. W is (2 + L) L, or 2 L
+                 later label first; then the value of the row. W is (2 + L) L, or 2 L if the
+                 transitions are not shared
     row_lengths  (B,) int64: the number of unmasked steps;   status (B,) int32, see `validate_row`
     order        (B, T) int32: order[b, t] is the position of the t-th unmasked step of row b
     packed       (B, T, L): the emissions of the unmasked steps, in rows whose mask has a hole
@@ -118,7 +120,7 @@ def validate_row(
 
 @triton.jit
 def has_hole(order, length):
-    """Return True if the mask has a hole. Positions increase, so the last one shows it."""
+    """Return True if the mask has a hole: the last unmasked position is then not length - 1."""
     return tl.load(order + length - 1) != length - 1
 
 
@@ -315,7 +317,7 @@ def sum_kernel(
     row_sums, value, d_start, d_end, d_transitions, rows, labels,
     columns: tl.constexpr, shared: tl.constexpr,
 ):  # fmt: skip
-    """Sum row_sums over the rows in a fixed order. The sums are stored earlier label first."""
+    """Sum row_sums over the rows in a fixed order. Transitions are stored earlier label first."""
     width = (2 + (labels if shared else 0)) * labels + 1
     column = tl.program_id(0).to(tl.int64) * columns + tl.arange(0, columns)
     lane = tl.arange(0, 32)

@@ -26,8 +26,9 @@ def posterior_path(
 ) -> Path:
     """argmax_y Σₜ p(yₜ) over the allowed paths; the score is the expected number of correct labels.
 
-    If several columns of the scores stand for one label, ``label`` has the label of each column,
-    ascending, and a column is correct if its label is. The scores must be a list of sequences.
+    If several columns of the scores stand for the same label, ``label`` is the label of each
+    column, in ascending order. A position is then correct if the label of its column is correct,
+    even if the column is not. With ``label``, the scores must be a list of sequences.
 
     >>> transition = np.array([[0.0, 0.0], [-np.inf, 0.0]])  # label 0 must not follow label 1
     >>> scores = Scores(np.log([[0.4, 0.6], [0.7, 0.3]]), transition)
@@ -52,8 +53,8 @@ def posterior_path(
         transition = [_forbid(matrix) for matrix in transition]
     else:
         transition = _forbid(transition)
-    # A label that start or end forbids has the marginal 0. Any path of it has an allowed one beside
-    # it with a larger sum, so they need no scores.
+    # start and end are not needed: a label that they forbid has the marginal 0. For each path with
+    # such a label, there is an allowed path with a larger sum.
     limited = scores._replace(unary=unary, transition=transition, start=None, end=None)
     return viterbi(limited, n_jobs=n_jobs)
 

@@ -143,7 +143,7 @@ def sample(unary, transition, start=None, end=None, *, n=1, random_state=None, m
 
 
 def entropy(unary, transition, start=None, end=None, *, mask=None):
-    """H(y) = Σₜ H(yₜ₋₁, yₜ) - Σₜ H(yₜ), the latter over inner positions: each is in two pairs."""
+    """H(y) = Σₜ H(yₜ₋₁, yₜ) - Σₜ H(yₜ), second sum: inner positions, as each is in two pairs."""
     p = marginals(unary, transition, start, end, mask=mask)
     h = lambda q: -np.sum(q * np.log(np.where(q > 0, q, 1.0)))  # noqa: E731
     return h(p.pairwise) - h(p.unary[1:-1]) if len(p.unary) > 1 else h(p.unary)
@@ -163,7 +163,7 @@ def posterior_path(unary, transition, start=None, end=None, *, mask=None):
 def span_probability(
     unary, transition, start=None, end=None, *, span, span_label, continues, mask=None
 ):
-    """Z of the paths that are read as the span (label, start, end), divided by Z."""
+    """Z of the paths that have exactly the span (label, start, end), divided by Z of all paths."""
     label, first, last = span
     u, A = _fold(unary, transition, start, end, mask)
     u_span, A_span = u.copy(), A.copy()

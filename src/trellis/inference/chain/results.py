@@ -93,4 +93,4 @@ class ViterbiTable(NamedTuple):
     score: ArrayOrList
     """``[t, b]`` = the score of the best beginning of a path that ends in label b at t."""
     back_pointer: ArrayOrList
-    """``[t, b]`` = the label at t-1 of that beginning; -1 at t = 0, and without a beginning."""
+    """``[t, b]`` = the label at t-1 of that beginning; -1 at t = 0, or if there is no beginning."""

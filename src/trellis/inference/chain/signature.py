@@ -71,7 +71,8 @@ def takes_scores(
             raise TypeError(f"{function.__name__}() needs unary and transition scores, or Scores")
         else:
             scores = Scores(unary, transition, start, end, mask, lengths)
-        # Of a call such as score(unary, transition, [0, 1]), the last argument may be the labels.
+        # In a call such as score(unary, transition, [0, 1]), the last argument is the start scores,
+        # but the caller may have meant it as the labels.
         may_be_labels = takes_labels and scores is not unary and options.get("labels") is None
         return function(validate(scores, n_jobs, may_be_labels=may_be_labels), **options)
 

@@ -7,13 +7,14 @@ number N of true spans:
     F(S) = 2 Σ_{s ∈ S} p(s) / (|S| + N)
 
 For a number θ, let S(θ) be the set with the largest Σ_{s ∈ S} (p(s) - θ). Dinkelbach's method
-repeats θ = F(S(θ)) / 2. F increases in each step. Where it no longer does, 2θ is the maximum:
-then F(S(θ)) ≤ 2θ, which is Σ_{s ∈ S(θ)} (p(s) - θ) ≤ θN. A set S with F(S) > 2θ would have
+repeats θ = F(S(θ)) / 2. F increases in each step. When it no longer increases, 2θ is the maximum:
+then F(S(θ)) ≤ 2θ, which means Σ_{s ∈ S(θ)} (p(s) - θ) ≤ θN. A set S with F(S) > 2θ would have
 Σ_{s ∈ S} (p(s) - θ) > θN, but no sum is larger than that of S(θ).
 
-S(θ) is the best set of spans that do not overlap, and that some allowed path has. Nearly always,
-the best set without the second condition meets it. So that set is computed first, and
-`paths_with_spans` tests it. If there is no such path, `heaviest_labelling` respects both.
+The spans of S(θ) must not overlap, and some allowed path must have exactly these spans. The best
+set under the first condition alone nearly always satisfies the second one, too. So
+`heaviest_spans` computes this set first, and `paths_with_spans` searches for a path that has its
+spans. If there is no such path, `heaviest_labelling` computes the best set under both conditions.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from trellis.inference.chain.spans import (
 __all__ = ["best_f1", "heaviest_labelling", "heaviest_spans", "paths_with_spans", "read_path"]
 
 Choose: TypeAlias = Callable[[float], list[tuple[int, int, int]]]
-"""S(θ) of one sequence: spans (label, start, end), in order."""
+"""A function of θ that returns S(θ) of one sequence: spans (label, start, end), in order."""
 _FIRST_THRESHOLD = 0.25
 
 
@@ -101,8 +102,9 @@ def heaviest_labelling(
 
     ``scores`` are those of one sequence (T, L). A span that is not in the table has p = 0.
 
-    best[t][y] is the best path of t + 1 labels that ends in y. At "open" ends, a span without its
-    probability may go on; at "shut" ends, a span of the table with p has ended.
+    For each position t and label y, two best paths of t + 1 labels that end in y are computed. In
+    `opened`, the last span is counted with p = 0, and the next label may continue it. In `shut[t]`,
+    the last span is one of the table, counted with its p, and the next label must not continue it.
     """
     allowed, steps = _find_allowed(scores)
     continues = rules.continues

@@ -9,8 +9,9 @@ its label strings, computed from left to right:
     Fₜ(b)    = Σ_{a : b continues a} Fₜ₋₁(a) p(yₜ = b | yₜ₋₁ = a)
     p(x,i,j) = Σ_a Fⱼ₋₁(a) Σ_{b : b does not continue a} p(yⱼ = b | yⱼ₋₁ = a)
 
-The last sum is 1 at the end of the sequence. All terms are probabilities, so no logarithms are
-needed. Fₜ(b) bounds the probability of all longer spans with the same start, which ends the loop.
+In the last formula, the sum over b is 1 at the end of the sequence. All terms are probabilities, so
+no logarithms are needed. A longer span with the same start is never more probable than Σ_b Fₜ(b),
+so the loop ends when this sum is below the smallest probability of interest.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ __all__ = [
     "split_blocks",
 ]
 
-# Pairwise marginals of one block of sequences: 64 MB.
+# The number of pairwise marginals in one block of sequences: 64 MB of float64.
 _BLOCK_NUMBERS = 1 << 23
 
 
@@ -48,7 +49,7 @@ class ReadingRules(Protocol):
 
     @property
     def continues(self) -> NDArray[np.bool_]:
-        """(L, L) ``[a, b]`` is True if b after a continues the span of a; both have its label."""
+        """(L, L) ``[a, b]`` is True if b after a continues its span; both have one span label."""
 
 
 class SpanTable(NamedTuple):
@@ -171,7 +172,7 @@ class _Walk:
         """(rows, L) p(a span starts here, and its first label is b)."""
         self.first[~is_first] = np.einsum("tab,ab->tb", pairs, breaks)
         self.first[:, rules.span_label < 0] = 0.0
-        # A label without probability has no successors.
+        # A label with the probability 0 has no successors: 1 / inf makes its scale 0.
         scale = 1.0 / np.where(p[~is_last] > 0.0, p[~is_last], np.inf)
         self.stops = np.ones_like(p)
         """(rows, L) p(the next label does not continue b | the label here is b)."""

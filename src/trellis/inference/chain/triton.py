@@ -49,8 +49,8 @@ class ChainPlan(LaunchPlan):
         of the values, and its gradients. "path": the best path and its score; of equally good
         labels at a position, the first is taken. "status": only the lengths of the rows.
 
-    `run` launches both recursions. PyTorch calls `backward` on another thread, where Python is
-    several times slower, so the backward pass only multiplies.
+    With "rows" and "sum", `run` already computes the gradients. PyTorch calls `backward` on another
+    thread, where Python is several times slower: there they are only multiplied by a weight.
 
     >>> zero, tags = torch.zeros(2), torch.tensor([[0, 1]])
     >>> batch = (torch.zeros(1, 2, 2), torch.zeros(2, 2), zero, zero, None, tags, None)
@@ -152,9 +152,9 @@ class ChainPlan(LaunchPlan):
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Return the value, (B,) or (), and the tensors for `gradients`.
 
-        The value of a path is its score, and the labels (B, T), 0 after the length, are saved. The
-        value of "status" are the lengths. If the status of a row is above 1 (see `validate_row`),
-        all other results are invalid.
+        For "path", the value is the score, and the saved tensor has the labels (B, T), 0 after the
+        length. For "status", the value is the lengths. If the status of a row is above 1 (see
+        `validate_row`), all other results are invalid.
         """
         (value, *saved), _ = self.launch(_make_contiguous(batch), status)
         return value, tuple(saved)

@@ -16,6 +16,8 @@ Arguments of all kernels of CTC:
     loss             (B,)
     P, BLOCK         constants: lanes for the labels of a target, and labels compared at once
     ROWS, COLUMNS, LABELS  constants: frames, classes and labels in a tile
+    LOGITS, KEEP, ENTROPY  constants: x are unnormalised scores; the states of all frames are
+                     stored, for the gradient; entropies are computed
 """
 
 # ruff: noqa: N803

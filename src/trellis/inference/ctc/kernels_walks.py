@@ -1,8 +1,8 @@
 """The two recursions of CTC, one from the left and one from the right, which meet in the middle.
 
 The sum over some paths is m · 2^k, a float m ≥ 1 and an integer k. A step is then a few products
-and sums: nothing underflows, no logarithm is taken, and each step makes one rounding error. A sum
-is over no path if its k is near IMPOSSIBLE or below.
+and sums: nothing underflows, no logarithm is taken, and each step makes one rounding error. If k is
+below NEVER, the sum contains no allowed path.
 
 A state of the recursion in README.md is a pair of `Paths`: after a blank, and after a label. Blank
 i stands before label i, so a lane needs only the labels of the previous lane. The walk from the
@@ -37,7 +37,7 @@ class Paths(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """The route of one program: 2b comes from the left, 2b + 1 from the right.
+    """The walk of one program over row b: program 2b walks from the left, 2b + 1 from the right.
 
     The t-th frame is ``first + way · t``. The two programs meet after `half` frames. Lane i works
     on blank number ``blank[i]`` and label number ``label[i]`` of the target. Lanes after the end of
@@ -57,7 +57,7 @@ class Walk(NamedTuple):
     way: Any  # 1 or -1
     half: Any
     row: Any  # the row of frame 0 in the stored states
-    last: Any  # the row of the last state of the walk from the left; of the other one: + 1
+    last: Any  # the row with the last state of the left walk; that of the right walk is next
 
 
 @triton.jit
@@ -145,7 +145,7 @@ def _normalize(x):
 
 @triton.jit
 def _shift(x, i, ENTROPY: tl.constexpr):
-    """Return the sums of the previous lane. In float32 one word holds m and k: one exchange."""
+    """Return the sums of the previous lane. In float32, lanes exchange m and k as one word."""
     lane = tl.maximum(i - 1, 0)
     if x.m.dtype == tl.float64:
         m = tl.gather(x.m, lane, 0)
@@ -316,8 +316,8 @@ def walk_out(
 ):  # fmt: skip
     """Compute the loss where the walks meet. Then replace states by occupation probabilities.
 
-    Each walk continues over the states that the other walk has stored. entropy_weight (1,) float64
-    is λ in loss - λ · entropy.
+    Each walk continues over the frames of the other walk, whose states are stored: a state of each
+    walk gives the occupation. entropy_weight (1,) float64 is λ in loss - λ · entropy.
     """
     walk = _walk(targets, input_lengths, target_lengths, T, S, P, KEEP)
     scores += walk.b * T * (S + 1)

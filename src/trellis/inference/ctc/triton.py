@@ -4,7 +4,7 @@
    scores of the target's labels, so that the walks read rows of S + 1 numbers instead of V.
 2. `walk_in` has two programs per batch row. One validates the row and goes from the left, one goes
    from the right, and they meet in the middle. All states are stored.
-3. `walk_out`: both walks continue over the states that the other has stored, and replace them by
+3. `walk_out`: each walk continues over the states that the other has stored, and replaces them by
    occupation probabilities. Together they need T dependent steps, not 2 T.
 4. `write_gradient`, parallel over frames, reads the input again and writes the gradient.
 

@@ -207,9 +207,10 @@ def _plan_launch(
 def options_of_walk(warps: int, registers: int = 255) -> dict[str, int]:
     """Return Triton's options for a kernel whose steps depend on each other.
 
-    Only a few warps run on a multiprocessor, so each may use many registers. Without a limit, the
-    assembler assumes that many warps hide latencies: it saves registers, and the loads and shuffles
-    of a step wait for each other: up to two thirds more cycles per step, by the machine code.
+    Only a few warps run on a multiprocessor, so each may use many registers. If no number of
+    registers is given, the assembler assumes that many warps hide latencies. It then saves
+    registers, and the loads and shuffles of a step wait for each other. In the machine code, a step
+    has up to two thirds more cycles.
     """
     return {"num_warps": warps, "maxnreg": min(registers, 2**16 // (32 * warps))}
 

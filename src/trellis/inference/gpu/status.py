@@ -15,12 +15,12 @@ __all__ = ["RowStatus"]
 
 _UNKNOWN = -1
 _SPIN = 2e-4  # seconds to poll without a pause; the pauses after that let other threads run
-_MAX_BUFFERS = 64  # with this number of buffers that kernels may write to, wait for all kernels
+_MAX_BUFFERS = 64  # if kernels may still write to this many buffers, wait for all kernels
 
 # Buffers for reuse, by size and device: allocating pinned memory takes milliseconds and stops all
-# streams. If wait() was not called, a kernel may still write to a buffer, which then is not reused.
-# A buffer is a tensor of a power of two of int32, in pinned memory if the device is a GPU, and the
-# same memory as an array of NumPy, which reads it faster.
+# streams. A buffer to which a kernel may still write, because wait() was not called, is not reused.
+# A buffer is an int32 tensor whose size is a power of two, in pinned memory if the device is a GPU;
+# and a NumPy array of the same memory, because NumPy reads the values faster.
 _Buffer: TypeAlias = tuple[Tensor, Any]
 _buffers: dict[tuple[int, torch.device], list[_Buffer]] = {}
 
@@ -81,7 +81,10 @@ class RowStatus:
         return status
 
     def _release(self) -> None:
-        """Make the buffer available, also without wait(): its values show if it may be reused."""
+        """Put the buffer back into the list, even if wait() was not called.
+
+        A kernel may then still write to it. `_take_buffer` sees this by values that are unknown.
+        """
         buffer, self._buffer = getattr(self, "_buffer", None), None
         if buffer is not None:
             self._free.append(buffer)

@@ -2,8 +2,9 @@
 
     m_fv(y_v) = log Σ exp(θ_f(y_f) + Σ_u (b_u(y_u) - m_fu(y_u))),   b_v = Σ_f m_fv
 
-The sum is over the labels of the other variables u of f. At a fixed point the beliefs
-p(y_v) ∝ exp b_v agree with each other. On trees they are exact.
+m_fv is the message of factor f to its variable v. u are the other variables of f; the first sum is
+over their labels. At a fixed point the beliefs p(y_v) ∝ exp b_v and p(y_f) agree with each other.
+On trees they are exact.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class Beliefs(NamedTuple):
 
     variables: Doubles  # beliefs of all variables, concatenated
     factors: Doubles  # beliefs of all factors, concatenated
-    log_v: Doubles  # (variables,): log Z_v
-    log_f: Doubles  # (factors,): log Z_f
+    log_v: Doubles  # (variables,): log Z_v, the normaliser of the belief of v
+    log_f: Doubles  # (factors,): log Z_f, the normaliser of the belief of f
     messages: Doubles  # m_fv of each factor and each of its variables, concatenated
     iterations: int
     residual: float  # the largest change of a message in the last iteration
@@ -141,8 +142,8 @@ def bethe_terms(graph: FactorGraph, beliefs: Beliefs, weights: Doubles | None = 
 
     log Z = Σ_v log Z_v + Σ_f ρ_f (log Z_f - Σ_v∈f log Z_v). Its derivative by the messages is 0 at
     a fixed point, so its derivative by the scores is the beliefs. The term of a factor is added at
-    its first variable. Without ``weights``, all ρ_f are 1. With the weights of spanning trees, the
-    sum is the upper bound, at a fixed point.
+    its first variable. ``weights`` are ρ_f; by default all are 1. With the weights of spanning
+    trees, the sum at a fixed point is the tree-reweighted upper bound.
     """
     terms, begin = beliefs.log_v.copy(), 0
     for entry in graph.entries:
@@ -272,7 +273,7 @@ def _find_root(parent: list[int], v: int) -> int:
 
 
 def _tree_bound(graph: FactorGraph, beliefs: Beliefs, trees: Choice, n_jobs: int | None) -> float:
-    """Σ_T ρ_T log Z(θ_T). θ_T is b_v on variables and θ_f / ρ_f - m_f on the tree's factors."""
+    """Σ_T ρ_T log Z(θ_T). θ_T is b_v for variables, and θ_f / ρ_f - Σ_v m_fv for factors of T."""
     log_b = beliefs.log_v[:, None] + _log(graph.rows(beliefs.variables))
     weights = trees.mean(axis=0)
     entries: list[tuple[Integers, Doubles, Choice]] = []  # variables, tables, trees

@@ -103,8 +103,8 @@ def move_forbidden(energy: Energy) -> Energy:
     """Return an equal energy, in which labels that a pair forbids are forbidden by the unary term.
 
     If a pair forbids a label of a variable for both labels of its neighbour, the unary energy of
-    that label becomes ∞, and the other row of the pair replaces its row. So the gap of a pair is
-    never ∞ - ∞.
+    that label becomes ∞. In the table of the pair, the row of that label becomes a copy of the
+    other row. So the gap of a pair is never ∞ - ∞.
     """
     unary, pairs = energy.unary.copy(), energy.pairs.copy()
     for axis in (0, 1):
@@ -145,7 +145,7 @@ def _lowest_labels(energy: Energy) -> Integers:
 
 
 def _replace_infinities(energy: Energy) -> tuple[Doubles, Doubles]:
-    """Return unary and pair energies with a large number, more than all finite ones, for ∞."""
+    """Return the unary and pair energies; ∞ becomes more than the sum of all finite energies."""
     unary, pairs = energy.unary.copy(), energy.pairs.copy()
     absolute_sum = sum(float(np.abs(array[np.isfinite(array)]).sum()) for array in (unary, pairs))
     for array in (unary, pairs):

@@ -110,7 +110,7 @@ class FactorGraph:
 
     @cached_property
     def plans(self) -> dict[int, tuple[bool, int, float]]:
-        """For each limit of entries: whether elimination fits, its width and its entries."""
+        """For each limit of table entries: whether elimination meets it, its width, its entries."""
         return {}
 
     def __len__(self) -> int:
@@ -184,7 +184,7 @@ class FactorGraph:
         return int(self.cardinalities.max(initial=0))
 
     def rows(self, flat: Doubles, fill: float = 0.0) -> Doubles:
-        """Return one row per variable, from the concatenated values of all variables."""
+        """Return a row per variable, padded with ``fill``, from the values of all variables."""
         if self.uniform:
             return flat.reshape(len(self), self.most_labels)
         padded_rows = np.full((len(self), self.most_labels), fill)

@@ -61,5 +61,6 @@ def _run_round(
     new_residual = sparse.csr_array(residual - unit * flow)
     new_residual.data = np.maximum(new_residual.data, 0.0)
     new_residual.eliminate_zeros()
-    # Rounding took less than one unit from each arc of the minimum cut of this round.
+    # Rounding took less than one unit from each arc of the minimum cut of this round. So the flow
+    # that remains is less than one unit for each arc.
     return new_residual, min(bound, unit * residual.nnz)

@@ -323,8 +323,9 @@ def _compute_cavities(
 
 
 def _line_messages(before: Doubles, after: Doubles, weight: float) -> tuple[Doubles, Doubles]:
-    """Sum the messages of a line at each pixel, without the next edge and without the previous one.
+    """Return two sums of the messages along a line at each pixel.
 
+    The first is without the message of the next edge, the second without that of the previous edge.
     In the tree-reweighted variant, the cavity is b_v - m: the weighted sum of all messages minus
     the full message of the edge.
     """

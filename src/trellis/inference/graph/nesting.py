@@ -138,7 +138,8 @@ def find_nested(graph: FactorGraph) -> list[Nested]:
 def _sharing_rows(graph: FactorGraph) -> list[Integers]:
     """Return the rows of each entry that share two variables with another factor.
 
-    Only these can be nested or contain another. Usually they are few, and the search is slow.
+    Only these factors can be nested or contain a nested one. Usually there are few of them, so the
+    slow search in `find_nested` has few candidates.
     """
     keys = []
     for entry in graph.entries:
@@ -162,7 +163,7 @@ def _separate(entry: Factor) -> NDArray[np.float64]:
 
 
 def _expand(tables: Doubles, axes: tuple[int, ...], order: int) -> Doubles:
-    """Return ``tables`` with the axes of an outer table of ``order`` variables: size 1 if new."""
+    """Return ``tables`` with an axis for each of ``order`` outer variables; new axes of size 1."""
     ascending = np.argsort(axes)
     sizes = [1] * order
     for axis, size in zip(axes, tables.shape[1:], strict=True):
@@ -171,7 +172,7 @@ def _expand(tables: Doubles, axes: tuple[int, ...], order: int) -> Doubles:
 
 
 def _sum_other_axes(tables: Doubles, axes: tuple[int, ...]) -> Doubles:
-    """Return the sums over all axes of the tables but ``axes``, which are then in that order."""
+    """Sum the tables over all axes except ``axes``; the result has the axes in this order."""
     others = tuple(1 + axis for axis in range(tables.ndim - 1) if axis not in axes)
     ranks = np.argsort(np.argsort(axes))
     return np.asarray(tables.sum(axis=others).transpose(0, *(1 + ranks)))
