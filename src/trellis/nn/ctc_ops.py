@@ -108,8 +108,8 @@ def has_gpu_engine(input: Any) -> bool:
 def _computes_at_once(input: Tensor, targets: Any) -> bool:
     """Return True if the gradient is computed together with the loss, see `CTCPlan`.
 
-    This is done for small inputs that are dense along the classes. It is not done in half precision:
-    the gradient would be rounded before a loss scaler scales it.
+    This is done for small inputs that are dense along the classes, but not in half precision: the
+    gradient would be rounded before a loss scaler scales it.
     """
     return (
         input.dtype == compute_dtype(input)

@@ -279,7 +279,7 @@ class _FastText:
         if isinstance(text, str):
             (prediction,) = self._predict_lines([one_line(text, "predict")], k, threshold)
             labels = tuple([_decode(names[i], on_unicode_error) for i, _ in prediction])
-            # As in fastText, probabilities are float64 for one line and float32 for a list of lines.
+            # As in fastText, probabilities are float64 for one line, and float32 for a list.
             return labels, np.array([p for _, p in prediction])
         if not isinstance(text, list):
             raise InputError(f"text is {type(text).__name__}: must be a str or a list of str")

@@ -212,8 +212,8 @@ def _read_state(
         array = arrays.get(f"{key}.{name}")
         if array is None:
             continue
-        # The kernels of PyTorch and of the core do not check sizes: with a smaller array, they would
-        # write beyond its end.
+        # The kernels of PyTorch and of the core do not check sizes: they would write beyond the end
+        # of a smaller array.
         shape = () if key == "step" else tuple(parameter.shape)
         if array.shape != shape or array.dtype != np.float32 or not np.isfinite(array).all():
             raise InputError(f"tensor '{key}.{name}' must be finite float32 of shape {shape}")
