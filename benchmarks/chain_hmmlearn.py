@@ -109,15 +109,16 @@ def gains_table(name: str) -> Table:
     """Return the table of the docs: the best of hmmlearn and our list version, one thread each."""
     columns = ("L", "tokens", "hmmlearn", "ours", "hmmlearn / ours", "at minima")
     table = Table(f"Ragged batch, {name}, one thread, ms", columns)
-    origin = "of CoNLL-2000 train" if CONLL.exists() else "drawn, as CoNLL-2000 is not here"
+    origin = "those of CoNLL-2000 train" if CONLL.exists() else "drawn, as CoNLL-2000 is not here"
     table.notes = [
-        f"sequence lengths {origin}; float64; medians",
-        "ours: everything from log scores to results, with validation, "
+        f"the sequence lengths are {origin}; scores are float64, and times are medians",
+        "ours is timed from log scores to results, with validation, "
         f"on lists of {PART:,} sequences",
     ]
     if name == "marginals":
         table.notes.append(
-            "hmmlearn: the faster of its log and scaling forms, C++ only, without posteriors"
+            "hmmlearn is the faster of its log and scaling forms; only its C++ functions are timed, "
+            "without the posteriors"
         )
     return table
 

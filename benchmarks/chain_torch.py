@@ -209,8 +209,10 @@ def torch_section(chain: ModuleType | None, repeats: int) -> list[Table]:
         ("B, T, L", "task", *PEERS, *OURS, *GAINS),
     )
     table.notes = [
-        "float32; lengths T/2..T; train: loss and all gradients; ratios to our layer with a mask",
-        "functions: expected_counts, score and the observed counts subtracted in NumPy",
+        "scores are float32, lengths are T/2 to T; train is the loss and all gradients; ratios are "
+        "to our layer with a mask",
+        "functions: training calls expected_counts and score of trellis.inference.chain, and "
+        "subtracts the observed counts with NumPy; decoding calls viterbi",
         "torch-struct: building the gold edges is not timed, and its argmax is not converted from "
         "one-hot edges to labels",
     ]

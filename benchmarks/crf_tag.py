@@ -82,7 +82,9 @@ def time_ways(title: str, ways: Ways, tokens: int, quick: bool, notes: tuple[str
         speeds = (round(tokens / seconds) for seconds in (timing.median, timing.minimum))
         ratios = (ratio(times[peer], timing, at) for peer in peers for at in ("median", "minimum"))
         table.add(name, milliseconds(timing), *speeds, *ratios)
-    table.notes.append("(min): from the shortest times, the others from the medians")
+    table.notes.append(
+        "columns with (min) are computed from the shortest times, the others from the medians"
+    )
     table.keep(title, times)
     return table
 
@@ -114,8 +116,9 @@ def from_tokens(quick: bool) -> list[Table]:
     }
     check_labels(ways)
     notes = (
-        "peers: features in Python, each string built once; python-crfsuite from lists of names "
-        "through ItemSequence, sklearn-crfsuite from dicts; ours 1, 2: n_jobs",
+        "the peers compute features in Python, where each string is built once; python-crfsuite "
+        "gets lists of names in an ItemSequence, sklearn-crfsuite gets dicts",
+        "ours 1 and ours 2 have n_jobs of 1 and 2",
     )
     tokens = sum(map(len, y))
     return [time_ways(f"From {tokens:,} tokens to labels", ways, tokens, quick, notes)]
@@ -139,7 +142,7 @@ def from_ready(quick: bool) -> list[Table]:
         "ours 2": lambda: ours[1].predict(dicts),
     }
     check_labels(by_names | {f"{name}, dicts": call for name, call in by_dicts.items()})
-    note = ("ItemSequence: python-crfsuite's container, filled before the timing starts",)
+    note = ("ItemSequence is python-crfsuite's container; it is filled before the timing starts",)
     return [
         time_ways("From lists of names to labels", by_names, corpus.tokens, quick, note),
         time_ways("From dicts to labels", by_dicts, corpus.tokens, quick, ()),

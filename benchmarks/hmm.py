@@ -112,7 +112,7 @@ def decoding(quick: bool) -> list[Table]:
 
 def _compare(title: str, quick: bool, call: Callable[[Any, Any, list[int]], Any]) -> Table:
     table = Table(title, COLUMNS)
-    table.notes = [f"sequences of {LENGTH} positions; one thread; medians of CPU times; float64"]
+    table.notes = [f"sequences have {LENGTH} positions; one thread, float64, medians of CPU times"]
     for name in MODELS:
         X, lengths = draw(name, quick)
         trio = models(name, X, lengths)
@@ -149,8 +149,8 @@ def fits(quick: bool) -> list[Table]:
     columns = ("model", "states", "hmmlearn", "HMM", "hmmlearn / HMM", "at minima")
     table = Table("10 iterations of Baum–Welch, 20,000 positions, ms", columns)
     table.notes = [
-        "hmmlearn: implementation='scaling', first parameters set by the caller",
-        "HMM: from data to model, with validation and k-means; the first parameters differ",
+        "hmmlearn has implementation='scaling', and the caller sets its first parameters",
+        "HMM.fit includes validation and k-means, so the first parameters differ",
     ]
     chosen = {
         "Gaussian, diagonal, 4 dimensions": {"emissions": "gaussian"},

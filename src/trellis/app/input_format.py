@@ -17,7 +17,7 @@ from trellis.errors import FormatError, InputError
 
 __all__ = ["choose_format"]
 
-_SPAN = re.compile(r"\[[^][()]{1,80}\]\([^][()/:\s]{1,40}\)")  # links have a slash or a colon
+_SPAN = re.compile(r"\[[^][()]{1,80}\]\([^][()/:\s]{1,40}\)")  # not a link, which has / or :
 _WORDS_ONLY = {
     "text": "raw text",
     "tokens": "text",
@@ -29,7 +29,10 @@ _WORDS_ONLY = {
 def choose_format(
     file: files.OpenFile, format: str | None, model: Any, columns: int, chosen_columns: Columns
 ) -> str:
-    """Return the format of a file with tokens of ``columns`` columns; ``format`` if it is set."""
+    """Return the format of a file to label; ``format`` if it is set.
+
+    ``columns`` is the number of columns per token that the model needs.
+    """
     is_set = format is not None
     format = format or format_by_name(file.name)
     is_dialogue = file.name == "<stdin>" and sys.stdin.isatty()
@@ -76,7 +79,7 @@ def _refuse_tables(name: str, lines: list[str]) -> None:
 def _are_rows(lines: list[str], model: Any, columns: int, chosen: Columns) -> bool:
     """Return whether the first line is a row of columns separated by spaces, and not a text.
 
-    A row has as many columns as the rows in training, or one less without the label. Its columns
+    A row has as many columns as the rows in training, or one less if it has no label. Its columns
     after the word have values that occurred in training.
     """
     if chosen.token is not None or not lines:

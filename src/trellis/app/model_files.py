@@ -96,7 +96,7 @@ def read_labelled(
 def _choose_columns(
     trained: Layout | None, data: Path, file: files.OpenFile, reading: DataOptions
 ) -> Columns:
-    """Return the columns of the options; those that are not set are those of the training data."""
+    """Return the columns that the options select; by default, the columns of the training data."""
     columns = reading.layout
     if trained is None:
         return columns
@@ -123,13 +123,14 @@ def _choose_columns(
 
 
 def _check_labels(model: Any, data: Path, y: list[list[str]], reading: DataOptions) -> None:
-    """Raise InputError if the labels come from another column than those of the training data."""
+    """Raise InputError if so many labels are unknown that the label column is probably wrong."""
     trained, label = model.corpus_layout_, reading.layout.label
     if trained is None:
         return
     unseen = count_unseen(y, map(str, model.classes_))
     count = unseen.counts.total()
-    # With --label, most labels must be known; an accidental O does not make a column right.
+    # Without --label, it is an error only if the model knows none of the labels. With --label, it
+    # must know at least half of them, because a wrong column may contain an O by chance.
     if count == unseen.total > 0 or (label is not None and count > unseen.total / 2):
         column = f", which was trained with --label {trained.label}"
         column = "" if trained.label is None else column

@@ -7,8 +7,9 @@ import sys
 
 __all__ = ["discard_output", "explain", "reopen_closed"]
 
-# Flags with which /dev/null takes the place of a closed stream. Reading from standard input and
-# writing to standard output then fail, as they do with a closed stream; messages are discarded.
+# (descriptor, flags, mode): /dev/null is opened with these flags in place of a closed stream. For
+# standard input and output, the flags have the wrong direction, so that reading and writing fail,
+# as they do with a closed stream. Messages on standard error are discarded.
 _STREAMS = {
     "stdin": (0, os.O_WRONLY, "r"),
     "stdout": (1, os.O_RDONLY, "w"),
@@ -16,8 +17,8 @@ _STREAMS = {
 }
 _NAMES = {"stdin": "standard input", "stdout": "standard output"}
 _closed: list[str] = []
-# difflib's ratio from which a name is suggested: a name of eight letters may have two exchanged, or
-# one missing
+# A file name is suggested if difflib's ratio is at least this. In a name of eight letters, two
+# neighbours may be swapped, or one letter may be missing.
 _SIMILAR = 0.85
 
 

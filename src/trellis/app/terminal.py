@@ -134,8 +134,9 @@ def estimate_iterations_left(
 ) -> int | None:
     """Estimate the iterations left until ``period`` iterations reduce the loss by less than delta.
 
-    The estimate assumes that the gain per period continues to shrink by the same factor. The result
-    is None if there is no limit and the losses do not allow an estimate.
+    Reductions are relative to the loss. The estimate assumes that the reduction per period
+    continues to shrink by the same factor. The result is None if ``max_iter`` is None and the
+    losses do not allow an estimate.
 
     >>> losses = [1 + 0.5**n for n in range(30)]
     >>> estimate_iterations_left(losses, max_iter=None, period=5, delta=1e-10)
@@ -145,7 +146,8 @@ def estimate_iterations_left(
     if len(losses) <= 2 * period:
         return limit
     last, middle_loss, first = losses[-1], losses[-1 - period], losses[-1 - 2 * period]
-    # The gains form a geometric series: two of them give its factor. L-BFGS stops at delta.
+    # The relative gains of the last two periods. If gains form a geometric series, the ratio of
+    # these two is its factor. L-BFGS stops when the gain is below delta.
     gain, earlier_gain = (
         (middle_loss - last) / abs(last or 1.0),
         (first - middle_loss) / abs(middle_loss or 1.0),

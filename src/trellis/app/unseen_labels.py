@@ -1,4 +1,4 @@
-"""Labels of a file that a model does not have: one line of warning with the place of the first."""
+"""A warning about labels of a file that a model does not have, with the place of the first one."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,10 +22,10 @@ def warn_of_unseen_labels(
     counts_spans: bool = True,
     quiet: bool = False,
 ) -> UnseenLabels:
-    """Print a warning if the labels y of a file are not all among the classes; return the counts.
+    """Print a warning if a label in ``y`` is not one of the classes; return the counts.
 
-    Raise InputError if spans are to be counted, and a label is not a tag of the scheme of the
-    classes.
+    With ``counts_spans``, raise InputError if such a label is not a tag of the scheme of the
+    classes, because spans cannot be counted with it.
     """
     names = [str(label) for label in classes]
     unseen = count_unseen(y, names)

@@ -154,10 +154,11 @@ def log_partition(
 
 
 class _NativeEngine:
-    """The native core on CPU tensors. It computes the gradients with the value, if possible.
+    """The native core on CPU tensors. With ``differentiate``, `run` also computes the gradients.
 
     `run` saves the batch and the gradients of log Z or -log p: unary (B, T, L), and pairs. The
-    pairs are (L, L), summed over the batch, or (B, T-1, L, L). Both are empty if a row has no path.
+    pairs are (L, L), summed over the batch, or (B, T-1, L, L). If a row has no path, unary and
+    pairs are empty, and `gradients` computes them.
     """
 
     def __init__(self, differentiate: bool) -> None:
@@ -224,9 +225,10 @@ def _compute_native_value(
 def _weight_counts(
     scores: Any, lengths: Any, labels: Any, counts: tuple[Any, Any], weight: Any
 ) -> tuple[Any, Any, Any, Any]:
-    """Compute Σ_b weight_b · counts_b of emissions, transitions, start and end.
+    """Return the counts of emissions, transitions, start and end, times the weights of their rows.
 
-    NumPy computes it on one thread: PyTorch's threads would compete with those of the native core.
+    Counts of start, end and shared transitions are summed over the rows. NumPy computes them on one
+    thread: PyTorch's threads would compete with those of the native core.
     """
     unary, pairs = counts
     all_equal = bool((weight == weight[0]).all())
@@ -440,7 +442,8 @@ def best_path(
 ) -> tuple[Tensor, Tensor]:
     """Return the result of `chain_viterbi`.
 
-    Eager programs call the function directly: for a small batch, the operator itself takes longer.
+    Eager programs call `_viterbi` directly: for a small batch, calling the operator would take
+    longer than the function.
     """
     scores = (emissions.detach(), transitions.detach(), start.detach(), end.detach(), lengths)
     is_eager = type(emissions) is Tensor and not torch.compiler.is_compiling()

@@ -103,8 +103,8 @@ def _pad_targets(
             f"targets have shape {_shape_of(targets)}: must be (B, S) or (sum of lengths,)"
         )
     if torch.compiler.is_compiling():
-        # A traced program cannot read the lengths. A target with more labels than frames has no
-        # path, whatever its other labels are, so its row can be cut here.
+        # A traced program cannot read the lengths, so a row gets at most n_frames + 1 labels. A
+        # longer target has no path, and with n_frames + 1 labels it has none either.
         max_length = min(targets.numel(), n_frames + 1)
     else:
         max_length = _longest_target(sizes, targets.numel())
@@ -154,7 +154,8 @@ def refuse_probabilities(batch: Batch) -> None:
 def check_numbers(batch: Batch, loss: Tensor) -> None:
     """Raise if the input has NaN or +inf, or finite scores that overflow.
 
-    The native core gives such rows no finite loss. So only rows without one are searched.
+    The native core gives such rows no finite loss. So only rows whose loss is not finite are
+    searched.
     """
     for row in (~torch.isfinite(loss.detach())).nonzero().flatten().tolist():
         frames = batch.frames[: int(batch.input_lengths[row]), row].detach()

@@ -1,6 +1,7 @@
 """CTC for PyTorch: losses and gradients on CPU and CUDA tensors.
 
-The loss is -log p(target | input). Its gradient is softmax - p(label at the frame | target).
+The loss is -log p(target | input). Its gradient with respect to the logits of a frame is
+softmax - p(class at the frame | target).
 
 In eager programs one autograd function runs an engine: the native core, or a `CTCPlan` of Triton
 kernels. Compiled programs use the operators ``trellis::ctc_*``, which call the same engines:
@@ -107,8 +108,8 @@ def has_gpu_engine(input: Any) -> bool:
 def _computes_at_once(input: Tensor, targets: Any) -> bool:
     """Return True if the gradient is computed together with the loss, see `CTCPlan`.
 
-    It is for small inputs, but not for half precision: there the gradient is rounded, and a loss
-    scaler must scale it before it is rounded.
+    This is done for small inputs that are dense along the classes, but not in half precision: the
+    gradient would be rounded before a loss scaler scales it.
     """
     return (
         input.dtype == compute_dtype(input)
@@ -151,7 +152,10 @@ def _run_engine(batch: Batch, status: RowStatus | None, entropy: float, engine: 
 def _run_on_gpu(
     batch: Batch, settings: Settings, gradient_and_reduction: tuple[str, str], validate: bool
 ) -> tuple[Tensor, Batch]:
-    """Return the result of `losses`, by a `CTCPlan` for this gradient and this reduction."""
+    """Return the result of `losses`, computed by a `CTCPlan`.
+
+    The gradient is "now" (computed with the loss), "later" (in the backward pass) or "no".
+    """
     engine, (blank, logits, entropy) = _gpu_engine(), settings
     arguments = (blank, logits, entropy != 0.0, *gradient_and_reduction)
     check: Callable[[Batch], Batch] = lambda batch: check_batch(batch, blank)  # noqa: E731

@@ -50,7 +50,7 @@ class Steps(NamedTuple):
 
     lengths: Tensor  # (B,) int64
     order: Tensor | None
-    """(B, T) positions, unmasked steps first; None if all masks are prefixes."""
+    """(B, T) positions, unmasked steps first; None if they are at the front of each row already."""
 
     def to_front(self, x: Tensor) -> Tensor:
         """Return x (B, T, …) with its unmasked steps moved to the front."""
@@ -60,7 +60,7 @@ class Steps(NamedTuple):
         return x.gather(1, index.expand(x.shape))
 
     def pairs_to_front(self, x: Tensor) -> Tensor:
-        """Do the same for x (B, T-1, L, L), where x[:, t - 1] is the transition into step t."""
+        """Like `to_front`, for transitions (B, T-1, L, L): x[:, t - 1] is that into step t."""
         if self.order is None or x.shape[1] == 0:
             return x
         index = (self.order[:, 1:] - 1).clamp(min=0)

@@ -42,7 +42,8 @@ def emissions(
     """
     p, path_labels = _validate(log_probs, labels, path)
     most_probable = p.max(axis=0)
-    # If all probabilities are small, the largest ones are shown: one row at least.
+    # If all probabilities are below 0.1, the label with the largest one is shown, so that the
+    # picture has at least one row.
     is_probable = most_probable >= min(0.1, most_probable.max())
     shown_labels = np.flatnonzero(is_probable | np.isin(np.arange(len(labels)), path_labels))
     sheet = _Sheet(len(p), [str(labels[label]) for label in shown_labels.tolist()], title)

@@ -16,7 +16,7 @@ _COLUMN, _ROW = 110.0, 92.0  # distances between the places of a grid
 _RADIUS = 21.0
 _FACTOR = 9.0  # side of the square of a factor
 _HEAD = 8.0  # length of an arrowhead
-_RAISED = 0.55  # rows between a factor that skips variables and its row
+_RAISED = 0.55  # a factor that skips variables is above their row, by this number of rows
 _MODELS = ("independent", "memm", "hmm", "crf", "skip-chain")
 
 Place = tuple[float, float]

@@ -25,9 +25,10 @@ def prefix_tree(
     """Draw the beam after each frame, and which hypothesis comes from which.
 
     ``beams[t]`` has the hypotheses after frame t as (label indices, log-probability), best first.
-    A hypothesis stays the same or grows by one label, so its line leads from itself or from its
-    beginning. The area of a node is its share of the probability of the beam. A hypothesis without
-    a line to the right left the beam.
+    In a frame, a hypothesis stays the same or grows by one label. So the lines to a hypothesis come
+    from the same hypothesis in the frame before, and from the one without its last label. The area
+    of a node is its share of the probability of the beam. A hypothesis without a line to the right
+    has left the beam.
 
     >>> beams = [[((), -0.5), ((1,), -1.0)], [((1,), -0.7), ((1, 2), -2.0)]]
     >>> drawing = prefix_tree(beams, ["–", "a", "b"])

@@ -82,7 +82,7 @@ def _read_arrows(arrows: Sequence[tuple[str, str]], index: dict[str, int]) -> li
 
 
 def _draw_arrow(start: tuple[float, float], end: tuple[float, float], tip: str) -> list[Shape]:
-    """Return an arrow between two dots: a line and a head. Dots too close have none."""
+    """Return an arrow between two dots, a line and a head; [] if the dots are too close."""
     run, rise = end[0] - start[0], end[1] - start[1]
     length = math.hypot(run, rise)
     if length < 2 * _GAP + _HEAD:

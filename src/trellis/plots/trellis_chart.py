@@ -83,7 +83,7 @@ def _draw(
 ) -> Drawing:
     """Draw the chosen labels. p is (tokens, rows); paths and gold have the row of each token.
 
-    The rows of labels that the model knows come first in p, and have pairs and numbers.
+    The labels that the model knows come first. Only these have ``pairs`` and ``numbers``.
     """
     improbable_nodes, nodes = _draw_nodes(grid, p, paths)
     edges = _draw_edges(grid, p) if pairs is None else _draw_pairs(grid, pairs)

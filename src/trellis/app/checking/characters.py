@@ -84,7 +84,10 @@ def _find_invisible(text: str) -> list[str]:
 
 
 def _is_spelling(text: str, position: int) -> bool:
-    """Return whether a joiner stands between two letters of a script that uses it, or in emoji."""
+    """Return whether a joiner stands between two letters of a script that uses it, or in emoji.
+
+    The test is simple: the characters on both sides must come after the Latin letters in Unicode.
+    """
     if text[position] not in _JOINERS or not 0 < position < len(text) - 1:
         return False
     return ord(text[position - 1]) > _LAST_LATIN and ord(text[position + 1]) > _LAST_LATIN

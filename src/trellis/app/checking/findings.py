@@ -106,7 +106,7 @@ def _check_characters(corpus: Corpus) -> Iterator[Finding]:
 
 
 def _check_normal_forms(corpus: Corpus) -> Iterator[Finding]:
-    """Find the files with tokens in the rarer one of two forms of accented characters."""
+    """If the corpus has composed and decomposed accents, find the files with the rarer form."""
     counts = {
         trait: sum(s.traits[trait].count for s in corpus.surveys if trait in s.traits)
         for trait in (COMPOSED, DECOMPOSED)
@@ -201,7 +201,7 @@ def _check_overlap(corpus: Corpus) -> Iterator[Finding]:
         if not hits.any():
             continue
         lengths = np.asarray(survey.lengths)
-        # The longest come first: they are the least likely to be equal by chance.
+        # The longest sequences come first: they are the least likely to be equal by chance.
         numbers = np.flatnonzero(hits)[np.argsort(-lengths[hits], kind="stable")]
         count, n_long = len(numbers), int(np.sum(lengths[hits] >= _LONG))
         message = (
@@ -209,7 +209,8 @@ def _check_overlap(corpus: Corpus) -> Iterator[Finding]:
             f"earlier file; {n_long:,} of them have {_LONG} tokens or more"
         )
         examples = [_locate_copy(survey, int(n), earlier) for n in numbers[: corpus.limit]]
-        # Short sequences such as "Yes ." are in many texts: they do not mean that data have leaked.
+        # Short sequences such as "Yes ." occur in many texts, so a copy of them is no sign that
+        # test data have been used for training.
         yield Finding("overlap", n_long > 0, count, message, examples)
 
 

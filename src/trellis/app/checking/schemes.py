@@ -10,7 +10,7 @@ from trellis.errors import InputError
 
 __all__ = ["Violations", "choose_scheme"]
 
-# A corpus with a larger share of wrong tags does not follow a scheme at all.
+# If no scheme has a smaller share of wrong tags, the labels are taken as plain, without a scheme.
 _MAX_WRONG = 0.2
 
 
@@ -51,7 +51,7 @@ def choose_scheme(labels: Mapping[str, int], pairs: Mapping[Pair, int]) -> str:
     'BIO'
     """
     n_inside = sum(count for label, count in labels.items() if label != "O")
-    # Schemes that fit equally well: the first one is chosen.
+    # If several schemes fit equally well, the first one in this order is chosen.
     schemes = ("BIO", "IOB1", "IOE2", "IOE1", "BIOES", "BILOU")
     candidates = [Violations(scheme, labels, pairs) for scheme in schemes]
     best = min(candidates, key=lambda violations: violations.count)

@@ -13,11 +13,12 @@ from trellis.app.checking.characters import remove_invisible
 __all__ = ["Misspelling", "count_names", "find_misspellings", "get_name"]
 
 _MIN_RATIO = 10  # a label is suspicious if a similar one is at least this many times as frequent
-# Tag sets have codes that differ in one letter, such as NN and NNS, VBD-TL and VBN-TL: only longer
-# words are compared.
+# Words with fewer letters are not compared, because tag sets have codes that differ in one letter,
+# such as NN and NNS, VBD-TL and VBN-TL.
 _MIN_LENGTH = 5
-_MIN_SWAPPED = 3  # PRE and PER: two letters that are swapped are rarely two labels
-_DISTINCT = ({"PRON", "PROPN"}, {"CCONJ", "SCONJ"})  # of Universal Dependencies
+# For two swapped letters, shorter words are enough: PRE and PER are rarely two different labels.
+_MIN_SWAPPED = 3
+_DISTINCT = ({"PRON", "PROPN"}, {"CCONJ", "SCONJ"})  # correct tags of Universal Dependencies
 _WORD = re.compile(r"[^\W\d_]+")
 
 

@@ -119,7 +119,8 @@ class Survey:
         if self.has_more_labels:
             return
         neighbours = pairwise(chain((None,), sequence.labels, (None,)))
-        # The line of a pair is that of its second label; of the end, that of the last label.
+        # The line of a pair is that of its second label. A pair with the end of the sequence has
+        # the line of the last label.
         lines = chain(sequence.lines, sequence.lines[-1:])
         for pair, line in zip(neighbours, lines, strict=True):
             if "" in pair or (self.unknown is not None and self.unknown in pair):

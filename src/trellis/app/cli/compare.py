@@ -56,7 +56,7 @@ def run(options: Options) -> None:
 
     `trellis compare a.trellis b.trellis test.conll --samples 100000 --json`
     """
-    files.check_regular(options.data)  # each model reads its columns of the file
+    files.check_regular(options.data)  # not a pipe: the file is read once for each model
     # Both models are opened first, so that a wrong file is an error before anything is labelled.
     model_a, model_b = (
         open_sequence_model(path, options.jobs) for path in (options.model_a, options.model_b)
@@ -108,7 +108,7 @@ def _predict(model: Any, path: Path, options: Options) -> tuple[list[Any], list[
 
 
 def _count_agreement(y: Any, predicted_a: Any, predicted_b: Any) -> dict[str, int]:
-    """Return the number of tokens by which of the models is right."""
+    """Return how many tokens both models, only a, only b, or neither of them labels correctly."""
     counts = dict.fromkeys(("both", "only_a", "only_b", "neither", "neither_but_equal"), 0)
     for rows in zip(y, predicted_a, predicted_b, strict=True):
         for true_label, a, b in zip(*rows, strict=True):

@@ -110,8 +110,8 @@ def _convert_tags(
 ) -> tuple[list[list[str]], str]:
     """Return the labels in ``scheme`` (None: unchanged), and the name of their scheme.
 
-    Also labels that seem to be in the scheme are converted: IOB1 with a B for each label looks like
-    BIO, but I-X may follow O.
+    Labels that already seem to be in ``scheme`` are converted, too: IOB1 data may be detected as
+    BIO, but contain an I-X after O, which is converted to B-X.
     """
     source_scheme = tags.detect({label for labels in y for label in labels}, otherwise="plain")
     if not scheme:

@@ -2,7 +2,7 @@
 
 A command is a module with two names: ``Options``, a dataclass whose fields are the arguments and
 options, and ``run(options)``, whose docstring is the help text. ``run`` may return an exit code;
-None is success:
+None means success. An example of ``Options``:
 
     @dataclass
     class Options:
@@ -95,7 +95,10 @@ def flatten(options: Any) -> Iterator[Parameter]:
 
 
 def fill(options: Any, values: Mapping[str, Any]) -> Any:
-    """Return an instance of a dataclass of options and its nested dataclasses; values by name."""
+    """Return an instance of a dataclass of options, with its nested dataclasses.
+
+    ``values`` has the value of each field by the name of the field.
+    """
     hints = get_type_hints(options)
     return options(
         **{

@@ -200,8 +200,8 @@ def _tag_shards(options: Options) -> None:
 
 def _check_source(path: Path) -> None:
     """Raise if a file is missing or unreadable, before anything is written, or if it is a model."""
-    # A pipe is opened only once, when its turn comes: the writer may be waiting until an earlier
-    # one is read.
+    # A pipe is not opened here: it can be read only once, and opening it waits for its writer,
+    # which may itself wait until an earlier pipe has been read.
     if str(path) != "-" and stat.S_ISREG(path.stat().st_mode):
         with open(path, "rb"):
             pass
@@ -215,9 +215,9 @@ def _name(path: Path) -> str:
 def _read_sequences(
     path: Path, model: Any, columns: int, options: Options
 ) -> tuple[list[str], Iterator[Sequence]]:
-    """Return the sequences of a file or of standard input.
+    """Return (formats, sequences) of a file or of standard input.
 
-    The list contains the format of the file when the first sequence is read.
+    ``formats`` is empty until the first sequence is read; then it contains the format of the file.
     """
     formats: list[str] = []
 
@@ -273,7 +273,10 @@ def _label_uncertain(
 
 
 def _split_batches(sequences: Iterable[Sequence], size: int) -> Iterator[list[Sequence]]:
-    """Yield lists of sequences with about ``size`` tokens. Each sequence counts one more."""
+    """Yield lists of sequences with about ``size`` tokens.
+
+    Each sequence counts as one additional token, so that empty sequences fill a batch, too.
+    """
     batch: list[Sequence] = []
     tokens = 0
     for sequence in sequences:

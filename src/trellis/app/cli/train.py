@@ -202,10 +202,10 @@ def _tune(
 ) -> None:
     """Choose l2 by the development set, or by cross-validation without one.
 
-    With ``--resume``, take it from the checkpoint.
+    With ``--resume``, take l2 from the checkpoint.
     """
     if parameters := checkpoint.parameters():
-        # The checkpoint of a run without --tune may have "auto", and is refused later.
+        # The checkpoint of a run without --tune may have l2="auto". `fit` refuses it later.
         with contextlib.suppress(ValueError):
             model.set_params(l2=float(parameters["l2"]))
         return

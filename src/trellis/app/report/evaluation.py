@@ -20,7 +20,7 @@ _WORD_FEATURES = ("word", "w", "w[0]", "word.lower()", "text", "token", "form")
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The data of all sections of a report. Labels of other types are converted to strings."""
+    """The data of all sections of a report. All labels are strings, except those in ``raw``."""
 
     model: Any
     X: Sequence[Any]

@@ -27,8 +27,8 @@ __all__ = ["PRESETS", "VALUES", "Candidate", "choose", "constrain", "list_candid
 PRESETS = ("auto", "ner", "pos", "chunking")
 """The values of ``--features`` that are tried."""
 WITH_LISTS = ("auto", "ner", "pos")
-"""Those that can have gazetteers and clusters."""
-VALUES = 8  # of l2 that are tried with the best features, unless --tune N is given
+"""The values of ``--features`` that can be combined with gazetteers and clusters."""
+VALUES = 8  # number of l2 values that are tried with the best features, unless --tune N is given
 
 
 class Candidate(NamedTuple):
@@ -58,7 +58,10 @@ def choose(options: Options, data: TrainingData, dev: Any, scheme: str) -> tuple
 
 
 def list_candidates(options: Options, width: int) -> Iterator[Candidate]:
-    """Yield the features to try; only one if ``--template`` or ``--features`` chooses them."""
+    """Yield the feature sets to try: the template, or else ``--features`` or every preset.
+
+    If there are gazetteers or clusters, a preset that can use them is tried with and without them.
+    """
     extraction, encoding = options.extraction, options.data.encoding
     if extraction.template is not None:
         yield Candidate("template", build_spec(extraction, width, encoding))

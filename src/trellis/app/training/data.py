@@ -119,7 +119,7 @@ def read_dev(options: Options, train: TrainingData) -> tuple[list[Any], list[lis
 
 @contextmanager
 def name_file_in_errors(paths: list[Path], sizes: list[int]) -> Iterator[None]:
-    """Add the file to errors about a sequence, and replace the index by the one in that file."""
+    """Add the file to errors about a sequence, and give the index of the sequence in that file."""
     try:
         yield
     except (InputError, InfeasibleError) as error:

@@ -1,7 +1,8 @@
-"""The penalty path: models of the same data for a row of penalties, each from the one before.
+"""The penalty path: models of the same data for a series of penalties.
 
-A search over penalties reads features and labels once, for all values and for all folds. Each value
-then costs only the iterations from the weights of the value before: about half of those from 0.
+A search over penalties reads features and labels once, for all values and for all folds. Training
+with a penalty starts from the weights of the penalty before. This takes about half as many
+iterations as a start from 0.
 
 >>> from trellis import CRF
 >>> X = [["the", "dog", "barks"], ["a", "cat", "sleeps"], ["the", "cat", "barks"]]
@@ -36,8 +37,8 @@ from trellis.models.chain.weights import WeightRules, choose_weights, renumber_b
 __all__ = ["PathData", "PenaltyPath", "read_path_data"]
 
 SEARCH_DELTA = 1e-3
-"""The test of convergence of L-BFGS (see `trellis.optim.lbfgs`), 100 times its default. On six
-corpora, scores changed by at most 0.4 points, and the search took half the time."""
+"""The convergence threshold of L-BFGS (see `trellis.optim.lbfgs`): 100 times the default. On six
+corpora, this changed scores by at most 0.4 points, and the search took half the time."""
 
 
 class PathData(NamedTuple):
@@ -47,7 +48,7 @@ class PathData(NamedTuple):
     """The sequences with labels, then those without."""
     labels: EncodedLabels
     features: FeatureMap
-    """The numbers of the attributes."""
+    """Maps each attribute to its number."""
     l2: float
     """The penalty of the model for all of the data: the user's, or the automatic one."""
 
@@ -67,7 +68,8 @@ def read_path_data(
     labels = encode_for_training(y, lengths, (), model.constraints)
     constraints = constraints_for(model.constraints, labels.classes)
     if constraints:
-        # The splits number their sequences from 0, so an error there would name the wrong one.
+        # This is checked here, because each split numbers its sequences from 0: its errors would
+        # name the wrong sequence.
         constraints.check(labels, lengths)
     return PathData(batch, labels, features, choose_l2(model.l2, labels, lengths, None))
 
@@ -84,7 +86,7 @@ class PenaltyPath:
     ) -> None:
         self.model = model = type(model)(**model.get_params(deep=False))
         if model.solver == "lbfgs":
-            # Further iterations change the loss, but hardly the order of the scores.
+            # Further iterations would change the loss, but hardly which penalty has the best score.
             model.solver_options = {"delta": SEARCH_DELTA, **(model.solver_options or {})}
         batch, labels = data.batch.select(np.array(train)), _select_labels(data, np.array(train))
         rules = WeightRules(model.states, model.transitions, model.min_count, model.order)

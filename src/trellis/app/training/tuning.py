@@ -21,7 +21,7 @@ __all__ = ["FOLDS", "Split", "Trial", "score", "search", "select_l2", "split_fol
 FOLDS = 3  # a trial takes as long as about two trainings; with five folds, four trainings
 PATIENCE = 3  # values in a row without a better score, after which the search stops
 FACTOR, WIDEST = 3.0, 27.0
-"""The ratio of two values of l2, and the ratio of the largest to the one in the middle."""
+"""The largest ratio of two successive values of l2, and of the first value to the middle one."""
 WEAKEST = 0.003  # below this, training takes several times as many iterations
 
 Split = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -89,14 +89,15 @@ def search(
 
 
 def _split_off(n_train: int, n_dev: int) -> Split:
-    """Return the split of training sequences, and of development sequences after them."""
+    """Return the split that holds out the development set, which follows the training sequences."""
     return np.arange(n_train), np.arange(n_train, n_train + n_dev)
 
 
 def select_l2(middle: float, count: int) -> list[float]:
-    """Return at most ``count`` strengths around one, from strong to weak.
+    """Return at most ``count`` values of l2 around ``middle``, from strong to weak.
 
-    One of them is ``middle``. All others are at least `WEAKEST`.
+    One of them is ``middle``. No value is below `WEAKEST`, unless ``middle`` is: then no value is
+    below ``middle``.
 
     >>> select_l2(0.1, 4), select_l2(0.01, 6)
     ([0.9, 0.3, 0.1, 0.03333], [0.27, 0.09, 0.03, 0.01, 0.003333])

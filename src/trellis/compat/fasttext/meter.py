@@ -78,7 +78,10 @@ class Meter:
         return pairs[:, 0], pairs[:, 1]
 
     def precision_recall_curve(self, label: str | None = None) -> tuple[Floats, Floats]:
-        """Return precision and recall from the highest threshold to the lowest, then (1, 0)."""
+        """Return precision and recall from the highest threshold to the lowest.
+
+        The last point has precision 1 and recall 0, as in fastText.
+        """
         pairs = self._sorted_pairs(label)
         pairs = pairs[pairs[:, 0] >= 0][::-1]
         if not len(pairs):

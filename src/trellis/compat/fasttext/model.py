@@ -279,7 +279,8 @@ class _FastText:
         if isinstance(text, str):
             (prediction,) = self._predict_lines([one_line(text, "predict")], k, threshold)
             labels = tuple([_decode(names[i], on_unicode_error) for i, _ in prediction])
-            return labels, np.array([p for _, p in prediction])  # float64 here, float32 for lists
+            # As in fastText, probabilities are float64 for one line, and float32 for a list.
+            return labels, np.array([p for _, p in prediction])
         if not isinstance(text, list):
             raise InputError(f"text is {type(text).__name__}: must be a str or a list of str")
         lines = [one_line(line, "predict") for line in text]
@@ -379,7 +380,7 @@ class _FastText:
         dsub: int = 2,
         qnorm: bool = False,
     ) -> None:
-        """Replace rows by product codes. ``cutoff=n`` keeps only the n rows of largest length."""
+        """Replace rows by product codes. ``cutoff=n`` keeps only the n rows with largest norms."""
         if self._file.args.model != "supervised":
             raise InputError("the model has word vectors: only supervised models can be quantised")
         if retrain and not input:

@@ -10,7 +10,7 @@ from trellis.errors import InputError
 
 __all__ = ["download_model", "find_nearest_neighbor", "reduce_model", "test"]
 
-_ROWS = 100_000  # as in fastText, principal components are computed from the first rows
+_ROWS = 100_000  # as in fastText, principal components are computed from the first 100,000 rows
 
 
 def test(

@@ -20,7 +20,7 @@ class Options(NamedTuple):
     """Number of words to use, from the first row; None for all."""
     ignore_case: bool
     count_unknown: bool
-    """If True, a pair with an unknown word has cosine 0, and such an analogy is wrong."""
+    """If True, a pair with an unknown word has cosine 0; an analogy with one counts as wrong."""
 
 
 def word_pairs(

@@ -39,7 +39,7 @@ def backward_log(startprob: Any, transmat: Any, log_frameprob: Any) -> Any:
 
 
 def forward_scaling(startprob: Any, transmat: Any, frameprob: Any) -> tuple[float, Any, Any]:
-    """Return log p(x), scaled p(x₀ … xₜ, yₜ) that sum to 1, and the factors that scaled them."""
+    """Return log p(x), p(x₀ … xₜ, yₜ) scaled to the sum 1 at each t, and the scaling factors."""
     forward = np.empty(np.shape(frameprob))
     scaling = np.empty(len(frameprob))
     before = np.asarray(startprob)

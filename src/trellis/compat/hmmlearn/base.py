@@ -2,9 +2,9 @@
 
 A subclass defines the emissions by the methods that hmmlearn documents: ``_init``, ``_check``,
 ``_compute_log_likelihood`` (or ``_compute_likelihood``), ``_initialize_sufficient_statistics``,
-``_accumulate_sufficient_statistics``, ``_do_mstep`` and ``_generate_sample_from_state``. They are
-called once for many sequences, not once for each; the lattices of the forward and backward pass are
-then None.
+``_accumulate_sufficient_statistics``, ``_do_mstep`` and ``_generate_sample_from_state``. One call
+computes the likelihoods or statistics of many sequences, not of one. So the arguments
+``fwdlattice`` and ``bwdlattice`` are None.
 """
 
 import logging
@@ -31,8 +31,8 @@ DECODER_ALGORITHMS = frozenset(("viterbi", "map"))
 _IMPLEMENTATIONS = ("log", "scaling")
 # hmmlearn's scaled recursions raise an error if all probabilities of a position are below this.
 _UNDERFLOW = 1e-300
-# Scores of an E-step at a time. The C library returns the memory of larger arrays to the system
-# after each use, and fresh pages cost more than the recursions.
+# Number of scores that an E-step computes at a time. The C library returns the memory of larger
+# arrays to the system after each use, and fresh pages cost more than the recursions.
 _GROUP = 1 << 17
 
 
@@ -113,7 +113,7 @@ class BaseHMM(Estimator):
         return stats, log_prob
 
     def _init(self, X: Any, lengths: Any = None) -> None:
-        """Draw the parameters in ``init_params`` that all models have."""
+        """Draw ``startprob_`` and ``transmat_`` if needed; warn if X has too few values."""
         from sklearn.utils import check_random_state
 
         self._check_and_set_n_features(X)
@@ -155,7 +155,10 @@ class BaseHMM(Estimator):
         self.n_features = n_features
 
     def _get_n_fit_scalars_per_param(self) -> Any:
-        """Return the number of free parameters by code; None disables the warning."""
+        """Return the number of free parameters by their letter in ``params``.
+
+        None disables the warning about too few data.
+        """
         return None
 
     def _check(self) -> None:
@@ -219,7 +222,7 @@ class BaseHMM(Estimator):
             return np.log(self._compute_likelihood(X))
 
     def _generate_sample_from_state(self, state: int, random_state: Any) -> Any:
-        """Draw one observation; without emissions it has no dimensions."""
+        """Draw one observation. `BaseHMM` has no emissions and returns an empty tuple."""
         return ()
 
     def _scores(self, X: Any, lengths: Any) -> Scores:
@@ -234,7 +237,7 @@ class BaseHMM(Estimator):
                 "forward pass failed with underflow; consider using implementation='log' instead"
             )
         if lengths is None or len(lengths) == 1:
-            parts = [frames]  # it may have more rows than X, if one row of X has many symbols
+            parts = [frames]  # frames may have more rows than X, if a row of X has many symbols
         else:
             _check_lengths(len(X), lengths)
             parts = slice_rows(frames, lengths)
@@ -274,7 +277,10 @@ class BaseHMM(Estimator):
         return self.score_samples(X, lengths)[1]
 
     def decode(self, X: Any, lengths: Any = None, algorithm: str | None = None) -> Any:
-        """Return the states, and log p(x, y); for "map", the sum of their posteriors."""
+        """Return (log p(x, y), states). For "map", return the sum of the states' posteriors first.
+
+        The states have shape (n_samples,).
+        """
         check_fitted(self, "startprob_")
         algorithm = algorithm or self.algorithm
         if algorithm not in DECODER_ALGORITHMS:
@@ -317,12 +323,12 @@ class BaseHMM(Estimator):
         return vector / vector.sum()
 
     def aic(self, X: Any, lengths: Any = None) -> float:
-        """-2 log p(x) + 2 (number of free parameters): the smaller, the better."""
+        """-2 log p(x) + 2 · (number of free parameters): the smaller, the better."""
         n_free = sum(self._get_n_fit_scalars_per_param().values())
         return float(-2 * self.score(X, lengths) + 2 * n_free)
 
     def bic(self, X: Any, lengths: Any = None) -> float:
-        """-2 log p(x) + log(n_samples) (number of free parameters): the smaller, the better."""
+        """-2 log p(x) + log(n_samples) · (number of free parameters): the smaller, the better."""
         n_free = sum(self._get_n_fit_scalars_per_param().values())
         return float(-2 * self.score(X, lengths) + n_free * np.log(len(X)))
 

@@ -99,7 +99,10 @@ class GMMHMM(BaseHMM):
         return np.atleast_2d(np.cov(X.T)) + self.min_covar * np.eye(self.n_features)
 
     def _cluster(self, X: Any) -> Any:
-        """Return means by k-means within each cluster of k-means, as `means_`."""
+        """Return initial means in the shape of `means_`.
+
+        k-means finds one cluster per state. k-means in each cluster then finds the n_mix means.
+        """
         from sklearn.cluster import KMeans
 
         settings = {"random_state": self.random_state, "n_init": 10}
@@ -287,7 +290,8 @@ class GMMHMM(BaseHMM):
             self.weights_ = (weight + prior) / total[:, None]
         if "m" in self.params:
             total = weight + self.means_weight
-            # The mean of a Gaussian of weight 0 is 0, not 0 / 0: a tied matrix would become nan.
+            # The mean of a Gaussian with weight 0 is set to 0. 0 / 0 would be nan, and a tied
+            # covariance matrix, to which all means contribute, would become nan, too.
             total[(self.weights_ == 0) & (stats["m_n"] == 0).all(axis=-1)] = 1
             self.means_ = stats["m_n"] / total[:, :, None]
         if "c" in self.params:

@@ -10,7 +10,7 @@ import numpy as np
 __all__ = ["ConvergenceMonitor"]
 
 _logger = logging.getLogger(__name__)
-_ROUNDING = np.finfo(float).eps ** 0.5  # a fall of the likelihood by less is no warning
+_ROUNDING = np.finfo(float).eps ** 0.5  # no warning if log p(x) falls by less: it is rounding
 
 
 class ConvergenceMonitor:

@@ -111,7 +111,11 @@ class PoissonHMM(BaseHMM):
             stats["obs"] += posteriors.T @ X
 
     def _do_mstep(self, stats: dict[str, Any]) -> None:
-        """Set the rates to (α + n x̄) / (β + n) with hmmlearn's n: the number of all samples."""
+        """Set the rates to (α + n x̄) / (β + n).
+
+        α is ``lambdas_prior``, β is ``lambdas_weight``, and x̄ is the mean of the state. As in
+        hmmlearn, n is the number of all samples, not of those of the state.
+        """
         super()._do_mstep(stats)
         if "l" in self.params:
             n = stats["post"].sum()

@@ -33,7 +33,7 @@ def log_multivariate_normal_density(
 
 
 def _make_definite(matrix: Any) -> Any:
-    """Return a positive definite matrix: this one, or with a larger diagonal."""
+    """Return the matrix if it is positive definite; else add `_MIN_COVAR` to its diagonal."""
     for candidate in (matrix, matrix + _MIN_COVAR * np.eye(len(matrix))):
         try:
             np.linalg.cholesky(candidate)

@@ -253,7 +253,10 @@ def _symbols(X: Any) -> Any:
 
 
 def _draw_emissions(model: Any, needed: bool) -> None:
-    """Draw emissionprob_, and keep the generator as hmmlearn does: sample() continues with it."""
+    """Draw emissionprob_ if ``needed``.
+
+    As in hmmlearn, the generator stays in ``random_state``, so that `sample` continues with it.
+    """
     from sklearn.utils import check_random_state
 
     model.random_state = check_random_state(model.random_state)

@@ -8,7 +8,7 @@ __all__ = ["fill_covars", "log_normalize", "normalize"]
 
 
 def normalize(a: Any, axis: int | None = None) -> None:
-    """Divide an array by its sum along an axis, in place; sums of 0 stay 0.
+    """Divide an array by its sum along an axis, in place. Rows with the sum 0 are not changed.
 
     >>> a = np.array([[1.0, 3.0], [0.0, 0.0]])
     >>> normalize(a, axis=1)
@@ -31,7 +31,7 @@ def log_normalize(a: Any, axis: int | None = None) -> None:
     [[0.25, 0.75]]
     """
     if axis is not None and a.shape[axis] == 1:
-        a[...] = 0.0  # also for -inf, the only value
+        a[...] = 0.0  # log 1, also if the only value is -inf
         return
     largest = a.max(axis=axis, keepdims=True)
     with np.errstate(under="ignore"):

@@ -14,7 +14,9 @@ from trellis.models.chain.weights import WeightLayout
 __all__ = ["Dataset", "FeatureOptions", "Part", "select_features"]
 
 
-_CHUNK = 512  # sequences that are joined at a time: an array of NumPy takes about 300 bytes
+# Number of sequences that are joined to one `Part`: without joining, the arrays of each sequence
+# would take about 300 bytes more per array.
+_CHUNK = 512
 
 
 class Part(NamedTuple):
@@ -44,7 +46,7 @@ class Part(NamedTuple):
 
     @classmethod
     def join(cls, parts: "list[Part]") -> "Part":
-        """Return the sequences of all parts."""
+        """Return the sequences of all parts as one part."""
         if len(parts) == 1:
             return parts[0]
         lengths, entries, attribute, value, label = zip(*parts, strict=True) if parts else [()] * 5
@@ -133,7 +135,7 @@ def _shrink(value: NDArray[Any] | None) -> NDArray[Any] | None:
     for dtype in (np.int8, np.float32):
         with np.errstate(invalid="ignore", over="ignore"):
             shrunk = value.astype(dtype)
-        # The bytes, not the numbers, because -0.0 == 0.
+        # The bytes are compared, not the numbers, because -0.0 == 0.0.
         if shrunk.astype(np.float64).tobytes() == value.tobytes():
             return shrunk
     return value
@@ -163,10 +165,11 @@ class FeatureOptions(NamedTuple):
 def select_features(
     part: Part, n_attributes: int, n_labels: int, options: FeatureOptions
 ) -> WeightLayout:
-    """Return the weights of CRFsuite's model: one for each seen pair with Σ value ≥ minfreq.
+    """Return the layout of CRFsuite's weights: one for each seen pair with Σ value ≥ minfreq.
 
-    The sum of an unseen pair is 0. So a minfreq above 0 removes all unseen pairs, and a minfreq of
-    0 removes seen pairs with a negative sum.
+    A pair is an attribute and a label, or two successive labels. The sum of an unseen pair is 0. So
+    a minfreq above 0 removes all unseen pairs, and a minfreq of 0 removes seen pairs with a
+    negative sum.
     """
     minfreq = options.minfreq
     rows = part.native_rows()

@@ -1,6 +1,7 @@
 """CRFsuite's ``l2sgd``: stochastic gradient descent with a calibrated learning rate.
 
-η_t = 1 / (λ (t₀ + t)), λ = 2 c₂ / N. Trials on a sample of the sequences determine t₀.
+The learning rate of step t is η_t = 1 / (λ (t₀ + t)), with λ = 2 c₂ / N for N sequences. Trials on
+a sample of the sequences determine t₀.
 """
 
 import math

@@ -48,7 +48,8 @@ class BaseTrainer:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> BaseTrainer:
         """Create a trainer that has no data yet; its algorithm is L-BFGS."""
-        # This is not in __init__, because some subclasses in users' programs do not call it.
+        # This code is not in __init__, because some subclasses in users' programs do not call the
+        # __init__ of this class.
         self = super().__new__(cls)
         self.verbose = None
         self._data = Dataset()

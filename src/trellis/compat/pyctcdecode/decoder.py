@@ -237,7 +237,8 @@ class BeamSearchDecoderCTC:
     def _to_log_probs(self, logits: Any) -> NDArray[Any]:
         """Return log probabilities (time, labels), in float64.
 
-        The input contains probabilities if its rows sum to 1; otherwise a softmax is applied.
+        If the mean sum of the rows is 1, the input contains probabilities. Otherwise it contains
+        logits or log probabilities, and a softmax is applied, which does not change the latter.
         """
         x = np.asarray(logits)
         if x.ndim != 2 or x.shape[1] != len(self._idx2vocab):
@@ -276,7 +277,10 @@ class BeamSearchDecoderCTC:
 
     @staticmethod
     def parse_directory_contents(filepath: str) -> dict[str, str | None]:
-        """Return the paths of the alphabet and the language model; ignore hidden files."""
+        """Return the paths of a saved decoder by role: alphabet, language_model (or None).
+
+        Hidden files are ignored.
+        """
         names = sorted(name for name in os.listdir(filepath) if not name.startswith((".", "__")))
         alphabet = BeamSearchDecoderCTC._ALPHABET_SERIALIZED_FILENAME
         language = BeamSearchDecoderCTC._LANGUAGE_MODEL_SERIALIZED_DIRECTORY
@@ -395,8 +399,8 @@ def build_ctcdecoder(
 ) -> BeamSearchDecoderCTC:
     """Return a decoder for these labels, with the language model of a file if a path is passed.
 
-    By default only words with a back-off weight are known, as in pyctcdecode. If other words of an
-    ARPA file must be known, pass all its words as ``unigrams``.
+    ``unigrams`` are the known words. By default they are the words of an ARPA file that have a
+    back-off weight, as in pyctcdecode. To make all words of the file known, pass them.
     """
     alphabet = Alphabet.build_alphabet(labels)
     if kenlm_model_path is None:

@@ -113,8 +113,8 @@ class HotwordScorer:
     def score_partial_token(self, token: str) -> float:
         """Return the bonus of a partial word.
 
-        It is the weight times the ratio of lengths of the partial word and of the shortest hot word
-        that starts with it; 0 if there is no such hot word.
+        It is weight · len(token) / len(w), where w is the shortest hot word that starts with the
+        partial word; 0 if there is no such hot word.
         """
         shortest = min(map(len, self._char_trie.words(token)), default=0)
         return self._weight * len(token) / shortest if shortest else 0.0
@@ -279,7 +279,10 @@ class LanguageModel(AbstractLanguageModel):
 
     @staticmethod
     def parse_directory_contents(filepath: str) -> dict[str, str]:
-        """Return the paths of the three files in a folder; ignore hidden files."""
+        """Return the paths of a saved model's files by role: json_attrs, unigrams, kenlm.
+
+        Hidden files are ignored; any other file is an error.
+        """
         names = sorted(
             file_name for file_name in os.listdir(filepath) if not file_name.startswith((".", "__"))
         )

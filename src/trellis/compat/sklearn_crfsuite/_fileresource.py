@@ -1,4 +1,4 @@
-"""The file of a model: a file that the user names, or a temporary file. Pickles contain it."""
+"""The file of a model: named by the user, or temporary. Pickles contain a temporary file."""
 
 import contextlib
 import os

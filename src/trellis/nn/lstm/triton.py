@@ -2,8 +2,8 @@
 
 One program computes one sequence in one direction. Each step multiplies h by U. The rows of U lie
 along the lanes, so that U is read at full width, and from the cache after the first step. cuDNN
-needs several launches per step for a batch of different lengths, and these launches take longer
-than the steps.
+needs several launches per step for sequences of different lengths, and these launches take longer
+than the computation of the steps.
 """
 
 # ruff: noqa: N803
@@ -177,7 +177,7 @@ def _backward_kernel(
     j = tl.arange(0, BLOCK)
     is_unit = j < H
     u += is_backward * 4 * H * H
-    # the gradients of h and c that the later time step, which is computed first, passes on
+    # gradients of h and c from the step that follows in the recurrence; it is computed before this
     dh_after = tl.zeros([BLOCK], tl.float32)
     dc = tl.zeros([BLOCK], tl.float32)
     for s in range(length):

@@ -25,7 +25,8 @@ class StepGraphs:
     """Runs training steps of padded batches as CUDA graphs, except the first step of each shape.
 
     A step may only change tensors that exist before it, and must never synchronise with the GPU.
-    ``drop_gradients`` releases the gradients, which a step must not take over from the step before.
+    ``drop_gradients`` releases all gradients. It is called before and after a capture, because
+    neither a graph nor the next step may use the gradients of another step.
     """
 
     def __init__(self, corpus: Corpus) -> None:

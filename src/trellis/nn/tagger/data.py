@@ -131,8 +131,8 @@ def bucket_by_length(
     Without a generator, the groups are in order of length.
     """
     noise = np.zeros(len(lengths)) if generator is None else generator.random(len(lengths))
-    # The noise is an eighth of the length: in each epoch, a sequence is grouped with other
-    # sequences of similar length.
+    # The noise is at most an eighth of the length, plus 1. It differs between epochs, so that a
+    # sequence is not always grouped with the same sequences of similar length.
     order = np.argsort(lengths * (1.0 + 0.125 * noise) + noise, kind="stable")
     groups = np.split(order, np.arange(size, len(order), size))
     if generator is not None:

@@ -15,8 +15,8 @@ def split_scores(
     """Return a function of a position and two labels that splits their scores into parts.
 
     The parts are the network, the features of the linear part of a hybrid, the start and the end
-    of the sequence, and the transitions from and to the chosen labels of the neighbours. Their sum
-    is the score of each label, given the neighbours.
+    of the sequence, and the transitions from and to the chosen labels of the neighbours. For each
+    of the two labels, the parts sum to its score, given the labels of the neighbours.
     """
     arrays: Any = scores
     unary, matrix, start, end = arrays.unary[0], arrays.transition, arrays.start, arrays.end

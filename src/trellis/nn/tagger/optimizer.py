@@ -42,6 +42,9 @@ class LazyRows(torch.optim.Optimizer):
     """Adam with decoupled weight decay on the rows that have a gradient.
 
     m ← β₁m + (1-β₁)g,  v ← β₂v + (1-β₂)g²,  w ← (1 - ηλ)w - η m̂ / (√v̂ + ε), row by row.
+
+    g is the gradient, η the learning rate, and λ the weight decay. After t steps,
+    m̂ = m / (1 - β₁ᵗ) and v̂ = v / (1 - β₂ᵗ).
     """
 
     def __init__(
@@ -209,7 +212,8 @@ def _read_state(
         array = arrays.get(f"{key}.{name}")
         if array is None:
             continue
-        # The kernels of PyTorch and of the core write beyond the end of a smaller array.
+        # The kernels of PyTorch and of the core do not check sizes: they would write beyond the end
+        # of a smaller array.
         shape = () if key == "step" else tuple(parameter.shape)
         if array.shape != shape or array.dtype != np.float32 or not np.isfinite(array).all():
             raise InputError(f"tensor '{key}.{name}' must be finite float32 of shape {shape}")

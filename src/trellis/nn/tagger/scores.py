@@ -44,7 +44,7 @@ DevScore: TypeAlias = Callable[..., float]
 """A function ``score(alpha=1.0)`` that returns the development score with the weight α."""
 
 ALPHAS = (1.0, 0.25, 0.5, 2.0, 4.0)
-"""Candidates for α. Without a development set it is the first one."""
+"""Candidates for α. Without a development set, α is the first of them."""
 _L2, _MAX_ITER = 0.3, 100
 _BATCH_SIZE = 128  # sequences; prediction needs less memory than training
 
@@ -77,7 +77,10 @@ def build_linear(features: Any, head: Any, n_jobs: int | None) -> CRF | None:
 
 
 def check_linear(model: CRF) -> None:
-    """Raise if a fitted CRF has features of transitions: a tagger has one transition matrix."""
+    """Raise if a fitted CRF has features of transitions.
+
+    A tagger has a single transition matrix for all positions, so it cannot add their scores.
+    """
     if model.features_.has_edges:
         raise InputError("features: a neural tagger does not support features of transitions")
 

@@ -83,7 +83,7 @@ __all__ = ["NeuralTagger"]
 # These parameters are not stored in a file: the weights replace vectors, device and n_jobs depend
 # on the machine that loads the file, and features may be a function.
 _NOT_STORED = ("vectors", "device", "n_jobs", "features", "verbose")
-_MAX_ALPHA = 1000.0  # training chooses a weight from ALPHAS, all of which are far smaller
+_MAX_ALPHA = 1000.0  # limit for α in a file; training chooses α from ALPHAS, which are far smaller
 _LINEAR = "linear."  # prefix of the tensors of the linear part
 # These parameters may differ when training resumes: the saved weights do not depend on them.
 _NOT_COMPARED = {"device", "vectors"}
@@ -177,7 +177,7 @@ class NeuralTagger(SpanDecoding, Decoding, Estimator):
     alpha_: float
     """The weight α of the scores of ``linear_``."""
     temperature_: float = 1.0
-    """The scores are divided by this number, which the development set calibrates; 1 without."""
+    """The scores are divided by this number, fitted on the development set; 1 without one."""
     history_: list[Progress]
     """One entry per epoch."""
     columns_: int
@@ -270,7 +270,7 @@ class NeuralTagger(SpanDecoding, Decoding, Estimator):
         A label of ``None`` is unknown. A set of labels means that one of them is correct.
         ``sample_weight`` is one number per sequence, by which its -log p is multiplied.
         ``dev=(X, y)`` is scored after each epoch, and the weights with the best score are kept. At
-        the end it calibrates the probabilities: ``temperature_``.
+        the end of training, ``temperature_`` is fitted on it, which calibrates the probabilities.
         With ``patience=n``, training stops after n epochs in a row without a better score.
         ``callback`` is called with the `Progress` of each epoch; a truthy return value stops
         training. A ``checkpoint`` saves the state during training, and can resume it.
@@ -294,7 +294,8 @@ class NeuralTagger(SpanDecoding, Decoding, Estimator):
         warn_of_unseen_labels(dev, labels.classes, stacklevel=4)
         if self.linear_ is not None:
             if labels.allowed is not None and isinstance(self.constraints, str):
-                # Both parts of a hybrid must have the same labels, which the scheme completes.
+                # If labels are unknown, a scheme adds the tags that are missing in y, such as I-X
+                # for B-X. The CRF gets the same scheme, so that it has the labels of the network.
                 self.linear_.set_params(constraints=self.constraints)
             self.linear_.fit(X, y, weights)
             check_linear(self.linear_)

@@ -85,7 +85,8 @@ class Trainer:
         # SGD is a Python number, which a graph would store as a constant.
         is_plain = self.precision is not torch.float16 and self.settings.optimizer == "adamw"
         is_on_gpu = self.corpus.device.type == "cuda" and self.corpus.allowed is None
-        is_unweighted = self.corpus.weights is None  # weights are found by the batch's sequences
+        # The weights of a batch are found by its sequences, which a padded batch does not have.
+        is_unweighted = self.corpus.weights is None
         return is_on_gpu and is_plain and is_unweighted and self.network.fixed_sizes
 
     def run_epoch(self, number: int) -> tuple[float, float]:
@@ -127,7 +128,7 @@ class Trainer:
     def _step(self, batch: Batch) -> None:
         self._drop_gradients()
         dtype = self.precision
-        # The cache is off: a CUDA graph would reuse casts of old weights.
+        # autocast must not cache weights in half precision: a CUDA graph would reuse old ones.
         cast = torch.autocast("cuda", dtype=dtype, cache_enabled=False) if dtype else nullcontext()
         with cast:
             loss = -self.network.log_likelihood(batch, self._get_weights(batch))

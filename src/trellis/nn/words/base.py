@@ -52,10 +52,11 @@ class WordEncoder(nn.Module, ABC):
         return vectors
 
     def to_vectors(self, words: Sequence[str]) -> Vectors:
-        """Return the vectors of words as `Vectors`, which finds neighbours; any word can be asked.
+        """Return the vectors of words as `Vectors`, which finds neighbours.
 
         Repeated words are taken once. The encoder is used without dropout, and its vectors are
-        copied.
+        copied. For a word that is not in the list, the encoder computes the vector when it is
+        looked up.
         """
         names = [words] if isinstance(words, str) else list(dict.fromkeys(words))
         return Vectors(

@@ -65,9 +65,10 @@ class Charagram(NGramEmbedding):
 def margin_loss(a: Tensor, b: Tensor, same: Tensor, margin: float) -> Tensor:
     """Compute Σ max(0, δ − cos(aᵢ, bᵢ) + cos(aᵢ, t)) + max(0, δ − cos(aᵢ, bᵢ) + cos(bᵢ, t′)).
 
-    ``a`` and ``b`` are the vectors of the pairs, (pairs, dim). The negatives t and t′ are the most
-    similar vectors of the batch, from both sides of the other pairs. ``same`` is True where a text
-    must not be a negative, (pairs, 2 · pairs): for its own pair and for equal texts.
+    δ is the ``margin``. ``a`` and ``b`` are the vectors of the pairs, (pairs, dim). The negative t
+    is the vector most similar to aᵢ among both sides of the other pairs of the batch, and t′ the
+    one most similar to bᵢ. ``same`` (pairs, 2 · pairs) is True where a text must not be a negative
+    of a pair: it belongs to the pair, or is equal to one of its texts.
     """
     a, b = functional.normalize(a, dim=1), functional.normalize(b, dim=1)
     similar = (a * b).sum(dim=1)
@@ -151,9 +152,11 @@ class _Batches:
         self.rng = np.random.default_rng(seed)
 
     def shuffled(self) -> Iterator[tuple[list[Tensor], Tensor, int, Tensor]]:
-        """Yield the batches of an epoch: rows of distinct texts, their numbers, pairs, ``same``.
+        """Yield the batches of an epoch as (rows, numbers, pairs, same).
 
-        Of the numbers (2 · pairs,), the first half are the left texts of the pairs.
+        ``rows`` are those of the distinct texts of the batch. ``numbers`` (2 · pairs,) are the
+        indices of the left texts of all pairs, then of the right texts. ``pairs`` is the number of
+        pairs. ``same`` is the argument of `margin_loss`.
         """
         for part in np.array_split(self.rng.permutation(len(self.texts)), self.n_batches):
             sides = self.texts[torch.from_numpy(part)].T  # (2, pairs)

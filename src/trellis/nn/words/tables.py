@@ -82,7 +82,10 @@ class WordEmbedding(WordEncoder):
         self.vectors = None  # the table has a copy, so the vectors can be freed
 
     def _copy_vectors(self, rows: NDArray[np.float32]) -> None:
-        """Copy vectors (n, dim) to the first n words; other words copy their lower-case form."""
+        """Copy vectors (n, dim) to the rows of the first n words.
+
+        Another word gets a copy of the vector of its lower-case form, if there is one.
+        """
         weight, end = self.table.weight, _FIRST + len(rows)
         weight[_FIRST:end] = torch.from_numpy(rows)
         for n, word in enumerate(self.words[len(rows) :], end):

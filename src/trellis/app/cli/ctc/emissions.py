@@ -163,7 +163,10 @@ def read_emissions(paths: list[Path], labels: int) -> list[Utterance]:
 def _split_utterances(
     name: str, array: NDArray[Any], lengths: NDArray[Any] | None
 ) -> Iterator[Utterance]:
-    """Yield the utterances of an array without padding: (utterances, frames, labels) or one."""
+    """Yield the utterances of an array, without their padding.
+
+    An array of shape (utterances, frames, labels) has several; any other array is one utterance.
+    """
     if array.ndim != 3:
         yield Utterance(name, array)
         return

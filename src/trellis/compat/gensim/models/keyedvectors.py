@@ -180,7 +180,10 @@ class KeyedVectors(Keyed, Vectors):
         return lengths
 
     def fill_norms(self, force: bool = False) -> None:
-        """Recompute the norms if ``force``. Call it so after a change of the array ``vectors``."""
+        """With ``force``, delete the norms that searches store, so that they are computed again.
+
+        Call it with ``force=True`` after you have changed the array ``vectors``.
+        """
         if force:
             self._reset_search()
 
@@ -210,7 +213,10 @@ class KeyedVectors(Keyed, Vectors):
     # ---- methods that ignore unknown words, as in gensim; trellis.Vectors raises an error
 
     def rank_by_centrality(self, words: Sequence[str], use_norm: bool = True) -> list[Any]:
-        """Return (product with the unit vector of the mean, word) of each known word, sorted."""
+        """Return (score, word) of each known word, highest score first.
+
+        The score is the dot product of the word's vector and the normalised mean.
+        """
         known_words = [word for word in words if word in self]
         if len(known_words) < len(words):
             _log.warning(
