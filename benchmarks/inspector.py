@@ -51,7 +51,7 @@ performance.mark = (name) => {
     channel.port1.onmessage = () => {
       const end = performance.now();
       times.push(end - start);
-      work.push(ready - start + (end - frame));
+      work.push(ready - start + (end - Math.max(ready, frame)));
     };
     channel.port2.postMessage(null);
   });
