@@ -140,20 +140,27 @@ def kill_workers(corpus: Corpus, iterations: int) -> Any:
     with cluster(WORKERS) as client:
         threads: list[threading.Thread] = []
 
-        def kill() -> None:
-            time.sleep(float(random.uniform(0, 1.0)))
-            pids = list(client.nanny_pids())
-            os.kill(pids[int(random.integers(len(pids)))], signal.SIGKILL)
+        killed: set[int] = set()
+
+        def kill(pid: int, delay: float) -> None:
+            time.sleep(delay)
+            os.kill(pid, signal.SIGKILL)
             kills.append(time.monotonic())
 
         def after(progress: Any) -> None:
-            if progress.iteration in at:
-                # A nanny gives up if its worker is killed while it starts.
-                client.wait_for_workers(WORKERS)
-                threads.append(threading.Thread(target=kill))
-                threads[-1].start()
+            if progress.iteration not in at:
+                return
+            # A nanny gives up if its worker is killed while it starts, so all must be running.
+            for thread in threads:
+                thread.join()
+            pids: list[int] = []
+            while len(pids) < WORKERS or killed & {*pids}:
+                pids = sorted(client.run(os.getpid, on_error="ignore").values())
+            killed.add(pids[int(random.integers(WORKERS))])
+            delay = float(random.uniform(0, 1.0))
+            threads.append(threading.Thread(target=kill, args=(max(killed & {*pids}), delay)))
+            threads[-1].start()
 
-        client.nanny_pids = lambda: client.run(os.getpid).values()
         start = time.monotonic()
         model, clock = train(corpus, Dask(client), iterations, after)
         for thread in threads:
