@@ -14,8 +14,8 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -133,41 +133,57 @@ def bits(iterations: int) -> None:
 
 
 def kill_workers(corpus: Corpus, iterations: int) -> Any:
-    """Train while random workers are killed at random moments."""
-    random = np.random.default_rng(0)
-    at = set(random.choice(np.arange(1, iterations), KILLS, replace=False).tolist())
-    kills: list[float] = []
-    with cluster(WORKERS) as client:
-        threads: list[threading.Thread] = []
+    """Train while random workers are killed at random moments; each is replaced at once."""
+    from distributed import Client, LocalCluster
 
-        def kill() -> None:
-            time.sleep(float(random.uniform(0, 1.0)))
-            pids = list(client.nanny_pids())
-            os.kill(pids[int(random.integers(len(pids)))], signal.SIGKILL)
+    random = np.random.default_rng(0)
+    kills: list[float] = []
+    threads: list[threading.Thread] = []
+    with (
+        LocalCluster(n_workers=0, dashboard_address=":0", silence_logs=50) as local,
+        Client(local) as client,
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+    ):
+        # Without a nanny, because a nanny gives up if its worker is killed while it starts.
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", local.scheduler_address]
+        command += ["--no-nanny", "--nthreads", "1", "--no-dashboard", "--local-directory", folder]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        workers = [subprocess.Popen(command, **quiet) for _ in range(WORKERS)]
+
+        def kill(n: int, delay: float) -> None:
+            time.sleep(delay)
+            workers[n].kill()
             kills.append(time.monotonic())
+            workers[n].wait()
+            workers[n] = subprocess.Popen(command, **quiet)
 
         def after(progress: Any) -> None:
-            if progress.iteration in at:
-                # A nanny gives up if its worker is killed while it starts.
-                client.wait_for_workers(WORKERS)
-                threads.append(threading.Thread(target=kill))
+            for thread in threads:
+                thread.join()
+            if len(threads) < KILLS:
+                arguments = int(random.integers(WORKERS)), float(random.uniform(0, 1))
+                threads.append(threading.Thread(target=kill, args=arguments))
                 threads[-1].start()
 
-        client.nanny_pids = lambda: client.run(os.getpid).values()
+        client.wait_for_workers(WORKERS)
         start = time.monotonic()
         model, clock = train(corpus, Dask(client), iterations, after)
         for thread in threads:
             thread.join()
+        for worker in workers:
+            worker.kill()
     report(f"Dask, {WORKERS} workers, {len(kills)} SIGKILLs", model, clock, start)
-    calls = [call for call in clock.calls if call[2] == "gradient"]
-    hit = [any(begin <= t <= end for t in kills) for begin, end, _ in calls]
+    calls = [(begin, end) for begin, end, name in clock.calls if name == "gradient"]
+    hits = [sum(begin <= kill <= end for kill in kills) for begin, end in calls]
     calm = statistics.median(
-        end - begin for (begin, end, _), h in zip(calls, hit, strict=True) if not h
+        [end - begin for (begin, end), hit in zip(calls, hits, strict=True) if not hit] or [0.0]
     )
-    costs = sorted(end - begin - calm for (begin, end, _), h in zip(calls, hit, strict=True) if h)
+    costs = sorted(
+        (end - begin - calm) / hit for (begin, end), hit in zip(calls, hits, strict=True) if hit
+    )
     print(
-        f"evaluations with a kill took {statistics.median(costs):.2f} s more in the median, "
-        f"{costs[-1]:.2f} s at most; without one {calm:.2f} s"
+        f"{sum(hits)} kills during evaluations: {statistics.median(costs):.2f} s more in the "
+        f"median, {costs[-1]:.2f} s at most; an evaluation without a kill {calm:.2f} s"
     )
     return model
 

@@ -259,24 +259,43 @@ def test_numbers_of_workers(workers: int, corpus: Corpus, expected: str) -> None
 
 
 @pytest.mark.slow
-def test_killed_workers(corpus: Corpus, expected: str) -> None:
+def test_killed_workers(corpus: Corpus, expected: str, tmp_path: Path) -> None:
+    """Workers without a nanny are killed and replaced; a nanny can give up after a kill."""
     random = np.random.default_rng(0)
-    with cluster(2) as client:
+    with cluster(0) as client:
+        options = ["--no-nanny", "--nthreads", "1", "--no-dashboard"]
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", client.scheduler.address]
+        command += [*options, "--local-directory", str(tmp_path)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+        def start() -> subprocess.Popen[bytes]:
+            return subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+
+        workers = [start(), start()]
+        client.wait_for_workers(2)
         threads: list[threading.Thread] = []
 
-        def kill() -> None:
-            time.sleep(float(random.uniform(0, 0.2)))
-            kill_worker(client, int(random.integers(2)))
+        def kill(n: int, delay: float) -> None:
+            time.sleep(delay)
+            workers[n].kill()
+            workers[n].wait()
+            workers[n] = start()
 
         def after(progress: Any) -> None:
-            # A nanny gives up if its worker is killed while it starts.
-            client.wait_for_workers(2)
-            threads.append(threading.Thread(target=kill))
+            for thread in threads:
+                thread.join()
+            arguments = int(random.integers(2)), float(random.uniform(0, 0.3))
+            threads.append(threading.Thread(target=kill, args=arguments))
             threads[-1].start()
 
-        model = CRF(max_iter=8).fit(corpus, engine=Dask(client), callback=after)
-        for thread in threads:
-            thread.join()
+        try:
+            model = CRF(max_iter=8).fit(corpus, engine=Dask(client), callback=after)
+        finally:
+            for thread in threads:
+                thread.join()
+            for worker in workers:
+                worker.kill()
+                worker.wait()
         assert len(threads) == 8
         assert digest(model) == expected
 
