@@ -52,7 +52,7 @@ class ResumableRun(Protocol):
     def best_weights(self) -> NDArray[np.float64] | None:
         """Return the weights with the best score.
 
-        Return None if there is no score, or if `to_arrays` returns these weights.
+        Return None if there is no score, or if the arrays of `to_arrays` contain these weights.
         """
 
     def to_arrays(self) -> Mapping[str, NDArray[Any]]:
