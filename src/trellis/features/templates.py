@@ -69,7 +69,7 @@ def _check_template(location: str, literals: list[str], rows: list[str]) -> None
 
 
 def _make_outside_values(draft: Draft) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the values outside of a sequence for all offsets; at least one on each side."""
+    """Return the values outside of a sequence up to the largest offsets; at least one a side."""
     offsets = [part.offset for template in draft.templates for part in template.parts]
     before, after = -min(offsets, default=0), max(offsets, default=0)
     return (

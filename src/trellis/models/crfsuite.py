@@ -1,7 +1,7 @@
 """The features and weights of a CRFsuite model, without the class `CRF`.
 
-The replacement of python-crfsuite tags with them. Importing `CRF` imports scikit-learn, which takes
-a second and 80 MB.
+The replacement for python-crfsuite uses them to tag. It does not use `CRF`, because that class
+imports scikit-learn, which takes a second and 80 MB.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ __all__ = ["ChainWeights", "read_weights"]
 
 
 class ChainWeights(NamedTuple):
-    """What scores a sequence."""
+    """The features and the weights from which the scores of a sequence are computed."""
 
     features: ReadyFeatures
     layout: WeightLayout

@@ -116,7 +116,10 @@ def read_fasttext(path: FilePath, encoding: str) -> Any:
 
 
 def _read_first_bytes(path: FilePath) -> bytes:
-    """Return the first 16 bytes of a regular file, else b"": `native.read` then raises."""
+    """Return the first 16 bytes of a file; b"" if it is not a regular file.
+
+    No reader recognises b"", so `load` calls `native.read`, which raises the error.
+    """
     if not os.path.isfile(path):
         return b""
     with open(path, "rb") as file:

@@ -92,7 +92,7 @@ class _NamedWeights(NamedTuple):
 
 
 class _SplitModel(NamedTuple):
-    """A text model whose weights are split into those of labels, label pairs and bigrams."""
+    """The weights of a text model: of names and labels, names and label pairs, and label pairs."""
 
     labels: list[str]
     names: Names
@@ -128,7 +128,7 @@ def _from_text_model(spec: Spec, models: list[TextModel]) -> CRF:
 
 
 def _split_model(spec: Spec, model: TextModel) -> _SplitModel:
-    """Split the weights of a text model into those of labels, of pairs and of bigrams."""
+    """Split weights into those of (name, label), of (name, pair of labels) and of pairs alone."""
     name_flags = model.states.view(np.uint8), _find_plain_names(spec, model.names).view(np.uint8)
     states, edges, edge_weight, pair, pair_weight = _core.split_weights(
         model.number, model.weight, model.begin, *name_flags, len(model.labels)

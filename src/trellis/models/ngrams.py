@@ -2,10 +2,12 @@
 
     p(w | h) = (a(h w) − D(a(h w))) / Σᵥ a(h v) + b(h) p(w | h without its first word)
 
-a(·) are adjusted counts: how often an n-gram of full order occurs, and how many different words
-precede a shorter one. D(1), D(2) and D(3+) are the discounts of its order, and the back-off weight
-b(h) is what they remove. The shortest context is followed by the uniform distribution over the
-vocabulary, with ``<unk>``. cpp/core/ngram has the computation; docs/ngram.md explains the options.
+w is a word, h the words before it, and v runs over all words. a(·) are adjusted counts: for an
+n-gram of full order, how often it occurs; for a shorter one, how many different words precede it.
+D(1), D(2) and D(3+) are the discounts of each order for the counts 1, 2 and more, and the back-off
+weight b(h) is the probability that they remove. If h is empty, the last factor is the uniform
+distribution over the vocabulary, which includes ``<unk>``. cpp/core/ngram has the computation;
+docs/ngram.md explains the options.
 
 >>> trainer = NGramTrainer(2, discount_fallback=True)
 >>> lm = trainer.train(["the cat sat", "the dog sat", "a cat ran"])
@@ -63,7 +65,7 @@ class Level(NamedTuple):
 
 
 class NGramSummary(NamedTuple):
-    """What a training has counted."""
+    """The numbers of lines, words and n-grams of a training."""
 
     lines: int
     tokens: int
@@ -95,8 +97,8 @@ class NGramTrainer:
     order
         The length of the longest n-grams, 1 to 32.
     prune
-        N-grams that occur at most so often are not in the model: one number for each length, and
-        the last one also for longer n-grams. The numbers must not decrease. 0 keeps all.
+        N-grams that occur at most this number of times are not in the model: one number for each
+        length; the last one is also for longer n-grams. The numbers must not decrease. 0 keeps all.
     discount_fallback
         The discounts D(1), D(2) and D(3+) of orders for which they cannot be estimated, as in
         small or artificial texts: up to three numbers, or True for 0.5, 1 and 1.5. With None, this
@@ -173,8 +175,8 @@ class NGramTrainer:
     ) -> NGramSummary:
         """Write the model of a text to an ARPA file, without holding it in memory.
 
-        The file is compressed if its name ends in ``.gz``, ``.xz`` or ``.bz2``. It appears when it
-        is complete. `path` may be an open binary file.
+        The file is compressed if its name ends in ``.gz``, ``.xz`` or ``.bz2``. The file gets
+        this name when it is complete. `path` may be an open binary file.
         """
         with self._train(text, callback) as (core, blocks), contextlib.ExitStack() as stack:
             file = cast(IO[bytes], path)
@@ -227,7 +229,10 @@ def _count(core: _core.NgramTraining, source: Any, callback: Callback | None) ->
 
 @contextlib.contextmanager
 def _errors_name_lines(source: Any, first_line: int) -> Iterator[None]:
-    """Make the errors of the core name the source, and the line of it and not of all sources."""
+    """Make the errors of the core name the source, and count its lines from 1.
+
+    The core counts the lines of all sources; ``first_line`` is its count before this source.
+    """
     try:
         yield
     except ValueError as error:
@@ -278,7 +283,7 @@ def _estimate(
 
 
 def _blocks(core: _core.NgramTraining, callback: Callback | None) -> Iterator[bytes]:
-    """Yield the ARPA file."""
+    """Yield the ARPA file in blocks."""
     total = sum(level[1] for level in core.levels())
     while block := core.next_block():
         yield block

@@ -19,17 +19,17 @@ _POSITIONS, _MAX_SHOWN = 4, 12
 
 
 class Quantities:
-    """Mixin of `Decoding`."""
+    """Mixin of `Decoding`: scores, log Z, marginals of label pairs, and a picture."""
 
     def scores(self, X: Any, known: Any = None) -> Scores:
         """Return the scores of all labellings of X, for the functions of `trellis.inference.chain`.
 
         The fields are those of a list of sequences: ``unary`` has one array (length, labels) per
         sequence, in the order of ``classes_``; for ``CRF(order=2)``, it is (length, states), and
-        ``label_states_`` says what each column stands for. A CRF has w · φ. For an MEMM and an HMM,
-        the score of a labelling is log p(y | x) and log p(x, y). Constraints are scores of -inf.
-        ``known``, as in ``predict``, becomes the ``mask``. All sequences are scored at once, so
-        memory is needed for all of them.
+        ``label_states_`` says what each column stands for. The score of a labelling is the sum of
+        w · φ for a CRF, log p(y | x) for an MEMM and log p(x, y) for an HMM. Constraints are scores
+        of -inf. ``known``, as in ``predict``, becomes the ``mask``. All sequences are scored at
+        once, so memory is needed for all of them.
 
         >>> from trellis import CRF
         >>> crf = CRF().fit([["a", "b"], ["b", "a"]], [["A", "B"], ["B", "A"]])
@@ -98,8 +98,9 @@ class Quantities:
         """Return a `trellis.plots.Drawing` of the trellis of one sequence.
 
         It shows the marginals of nodes and edges, the best and the second best labelling, and the
-        true labels, if ``gold`` is given. ``numbers`` are written below the nodes: "alpha",
-        "beta" or "viterbi" (π), the logarithms of the tables of `trellis.inference.chain`.
+        true labels, if ``gold`` is given. ``numbers`` selects the logarithms that are written below
+        the nodes: "alpha", "beta" or "viterbi" (π), the tables of ``forward``, ``backward`` and
+        ``viterbi_table`` in `trellis.inference.chain`.
 
         >>> from trellis import CRF
         >>> crf = CRF().fit([["a", "b"], ["b", "a"]], [["A", "B"], ["B", "A"]])
@@ -117,7 +118,8 @@ class Quantities:
                 "numbers='beta' needs order=1: of order 2, beta depends on the label before"
             )
         best = [labelling.labels for labelling in model.predict_kbest([x], 2)[0]]
-        # plots is imported by its dotted name, because models must not import it.
+        # models is below plots in the layers (tests/test_layering.py), so it has no import
+        # statement for plots: plots is loaded by name when a picture is drawn.
         return import_module("trellis.plots").lattice(
             _name_tokens(x, len(cast(Any, scores.unary)[0])),
             model.classes_.tolist(),
@@ -190,7 +192,10 @@ class Quantities:
 
 
 def _read_table(values: NDArray[np.float64], states: Any, name: str | None) -> NDArray[np.float64]:
-    """Return log alpha or pi of labels, (length, labels), from that of the columns of scores."""
+    """Return the table of labels, (length, labels), from a table of the columns of scores.
+
+    For order 2 these columns are states, whose values are combined for each label.
+    """
     if states is None:
         return values
     join = np.logaddexp if name == "alpha" else np.maximum

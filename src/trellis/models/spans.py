@@ -22,9 +22,10 @@ from trellis.inference.chain.spans import SpanTable, span_probabilities, span_ta
 
 __all__ = ["SpanChance", "SpanDecoding", "predict_best_spans"]
 
-# The best set has spans with p > F1 / 2. So spans below the first limit matter only if the expected
-# F1 is below twice this limit. Then the spans down to the second limit are read: what is left out
-# is as small as rounding errors.
+# The set with the largest expected F1 contains only spans with p > F1 / 2. The first search reads
+# spans with at least the first probability. If its F1 / 2 is below that probability, spans that it
+# did not read may belong to the set, and a second search reads spans with at least the second
+# probability. Spans below it are as small as rounding errors.
 _MIN_PROBABILITIES = (1e-2, 1e-12)
 
 
@@ -38,7 +39,7 @@ class SpanChance(NamedTuple):
 
 
 class SpanDecoding:
-    """Mixin of `Decoding`."""
+    """Mixin for subclasses of `Decoding`: spans and their probabilities."""
 
     def predict_spans(
         self, X: Any, scheme: str | None = None, *, min_probability: float | None = None
@@ -47,10 +48,11 @@ class SpanDecoding:
 
         The probability is the sum over all labellings that have exactly this span: the same label,
         start and end, as `trellis.data.tags.spans` reads it. The spans are those of the best
-        labelling. With ``min_probability``, they are all spans with at least this probability; of
-        spans that overlap, the most probable one. A larger number gives higher precision, a smaller
-        one higher recall; `trellis.metrics.choose_threshold` chooses it. ``scheme`` is a tagging
-        scheme of `trellis.data.tags`; with None, it is detected from the labels.
+        labelling. With ``min_probability``, they are instead all spans with at least this
+        probability; of spans that overlap, only the most probable one. A larger number gives higher
+        precision, a smaller one higher recall; `trellis.metrics.choose_threshold` chooses it.
+        ``scheme`` is a tagging scheme of `trellis.data.tags`; with None, it is detected from the
+        labels.
         """
         model: Any = self
         model._check_fitted()
@@ -93,7 +95,8 @@ def _find_best_labelling(model: Any, X: Any, rules: tags.Reading) -> list[list[S
 
 def _most_probable(table: SpanTable, rules: tags.Reading) -> list[SpanChance]:
     """Return spans without overlap: of spans that overlap, the most probable one."""
-    # If each tag of a label continues each other one, two spans of it that touch would be one span.
+    # If every pair of tags of a label continues a span, as in the plain scheme, two spans of that
+    # label that touch would be read as one, so only one is chosen.
     same_label = rules.span_label[:, None] == rules.span_label
     joined = {
         label
@@ -117,7 +120,7 @@ def _most_probable(table: SpanTable, rules: tags.Reading) -> list[SpanChance]:
 
 
 class _Candidates(NamedTuple):
-    """What the choice of spans needs of one sequence."""
+    """The spans of one sequence from which the search chooses, and its best labelling."""
 
     table: SpanTable
     path: NDArray[np.int64]
@@ -125,10 +128,10 @@ class _Candidates(NamedTuple):
 
 
 def predict_best_spans(model: Any, X: list[Any], known: list[Any] | None) -> list[list[int]]:
-    """Return the columns of scores of the spans with the largest expected F1, for each sequence.
+    """Return the labelling of each sequence whose spans have the largest expected F1 in all of X.
 
-    Of all labellings with these spans, the most probable one is returned. The criterion and the
-    method are those of `trellis.inference.chain.span_choice`.
+    A labelling is a list of columns of scores. Of all labellings with the chosen spans, the most
+    probable one is returned. `trellis.inference.chain.span_choice` explains criterion and method.
     """
     rules = _read_rules(model._column_labels, None)
     paths: list[list[int]] = []
@@ -148,7 +151,7 @@ class _Search:
         self.model, self.X, self.known, self.rules, self.floor = model, X, known, rules, floor
 
     def run(self) -> tuple[list[list[int]], float]:
-        """Return the labels of each sequence, and the expected F1 of their spans."""
+        """Return the columns of scores of each sequence, and the expected F1 of their spans."""
         everything = range(len(self.X))
         candidates = self._map(
             everything, self._collect, _Candidates(_EMPTY, np.empty(0, np.int64))
@@ -167,8 +170,9 @@ class _Search:
                 for i, path in zip(changed, new_paths, strict=True):
                     paths[i] = path.tolist()
                 return paths, f1
-            # No allowed labelling has these spans, such as two spans that touch in the plain
-            # scheme. The exact search is slow, so only such sequences need it.
+            # No allowed labelling of these sequences has the chosen spans: for example, two spans
+            # touch, which the plain scheme cannot express. The exact search finds spans that are
+            # possible. It is slow, so only these sequences use it.
             restricted = self._map(impossible, self._restrict, None)
             for i, (table, choose) in zip(impossible, restricted, strict=True):
                 tables[i], choices[i] = table, choose

@@ -21,8 +21,9 @@ History: TypeAlias = list[tuple[int, float]]
 """Pairs (iteration, loss) or (iteration, score)."""
 
 _COST_FACTOR = 20  # wait 20 times as long as a save takes: saving uses at most 1/20 of the time
-# Parameters that may differ between the saved and the resumed run. The solver's state replaces
-# them, or they do not change the result. Features are part of the data, which are compared too.
+# Parameters that may differ between the saved and the resumed run: the solver's state replaces
+# them, or they do not change the result. Features are not compared as parameters: the computed
+# features are part of the data, whose `fingerprint` is compared.
 _MAY_DIFFER = {
     *("features", "edge_features", "joint"),
     *("max_iter", "n_jobs", "random_state", "verbose", "warm_start"),
@@ -51,7 +52,7 @@ class ResumableRun(Protocol):
     def best_weights(self) -> NDArray[np.float64] | None:
         """Return the weights with the best score.
 
-        Return None if there is no score, or if `to_arrays` returns these weights.
+        Return None if there is no score, or if the arrays of `to_arrays` contain these weights.
         """
 
     def to_arrays(self) -> Mapping[str, NDArray[Any]]:
@@ -162,7 +163,8 @@ class Checkpoint:
             saved_parameters, data = dict(meta["parameters"]), meta["data"]
         parameters = self._meta["parameters"]
         for name in sorted({*saved_parameters, *parameters}):
-            # Parameters that were added later are omitted if they have their default.
+            # Parameters that a later version of trellis added are omitted if they have their
+            # default.
             saved_value, value = (p.get(name, "(default)") for p in (saved_parameters, parameters))
             if saved_value != value:
                 raise InputError(

@@ -72,7 +72,7 @@ class LinearChainModel(FittedChain):
             raise InputError("engine needs a trellis.data.Corpus as X, which has shards")
         with unchanged_on_error(self), show_progress(type(self).__name__, self.verbose) as draw:
             X, y = sequences(X, any_type=any_type), label_lists(y)
-            self.corpus_layout_ = None  # that of an earlier fit does not describe these data
+            self.corpus_layout_ = None  # the layout of an earlier fit does not describe these data
             # Features: tokens become sparse rows of attributes.
             features = initial_features(self, X)
             batch = features.learn(X)
@@ -132,7 +132,8 @@ class CRF(LinearChainModel):
         a `Window` or `Spec`, whose templates are used for transitions.
     joint
         Joint features, one weight each: a function f(x, i, previous, label), or a list of them.
-        ``previous`` is None at position 0. Without other features, these are the only weights.
+        ``previous`` is None at position 0. Without ``features`` and ``edge_features``, the model
+        has no other weights.
     order
         With 2, three labels in a row that occur in training have a weight w[yₜ₋₂, yₜ₋₁, yₜ] too.
     l2, l1
@@ -151,7 +152,8 @@ class CRF(LinearChainModel):
         A tagging scheme ("BIO", "BILOU", …) or pairs of labels that must not follow each other.
     label_weight
         ``{label: weight}``. With a weight above 1, errors at this label cost more in training:
-        log(weight) is added to the scores of the wrong labels there (softmax-margin).
+        where it is correct, log(weight) is added to the scores of all other labels
+        (softmax-margin).
     scoring
         The metric of ``fit(…, dev=…)``: "accuracy", "sequence_accuracy" or "span_f1".
     early_stopping

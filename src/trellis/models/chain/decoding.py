@@ -66,12 +66,12 @@ class Decoding(Quantities, Saved, ABC):
         """argmax_y p(y | x) for each sequence, or the labels of another decoder.
 
         ``known`` has, like y, a label, a set of labels or None for each position. The result is
-        the best labelling that agrees with it. ``decode`` says what is best:
+        the best labelling that agrees with ``known``. ``decode`` defines the best labelling:
 
         - "viterbi": the most probable labelling.
         - "marginal": the largest expected number of correct labels, Σₜ p(yₜ | x). Constraints hold.
         - "mbr": the largest expected F1 of spans, over all sequences of X together. So the labels
-          of a sequence depend on the others; for single sequences, use ``predict_spans`` with
+          of a sequence depend on the other sequences; if they must not, use ``predict_spans`` with
           ``min_probability``.
 
         X may be a `trellis.data.Corpus` larger than the memory. ``engine`` then labels its shards,
@@ -160,7 +160,8 @@ class Decoding(Quantities, Saved, ABC):
     def log_likelihood(self, X: Any, y: Any) -> NDArray[np.float64]:
         """log p(y | x) of each sequence, shape (sequences,); labels may be unknown, as in fit.
 
-        It is -inf for an impossible labelling, also if the sequence has no possible labelling.
+        It is -inf for a labelling that is impossible under the model, for example because of
+        constraints, also if all labellings of the sequence are impossible.
         """
 
         def log_probabilities(scores: Scores) -> list[Any]:
@@ -209,7 +210,7 @@ class Decoding(Quantities, Saved, ABC):
     # ---- arguments, and slices of sequences
 
     def _sequences(self, X: Any) -> list[Any]:
-        """Return X as a list of sequences. A function may compute features of any objects."""
+        """Return X as a list of sequences, of any type if only functions of the user read them."""
         return sequences(X, any_type=self._takes_any_type())
 
     def _takes_any_type(self) -> bool:
@@ -281,7 +282,8 @@ class Decoding(Quantities, Saved, ABC):
     def _split_into_slices(self, lengths: NDArray[np.int64]) -> Iterator[slice]:
         """Yield slices of sequences with about _SLICE_POSITIONS positions each.
 
-        Of order 2, they have fewer: some results have a number for each pair of states.
+        For a chain of second order, slices have fewer positions, because some results have a number
+        for each pair of states, and there are more states than labels.
         """
         states = self._label_states
         size = 1.0 if states is None else (len(states) / len(self.classes_)) ** 2

@@ -57,8 +57,8 @@ class FittedChain(Inspection, Decoding, Parameters):
         if w is None:
             raise AttributeError(f"{type(self).__name__} has no coef_ before fit")
         if w.flags.writeable:
-            # The core has a copy of the weights, which a change in place would not reach. A view
-            # is read-only here, while the solver may go on with the array itself.
+            # The core has a copy of the weights, which a change in place would not reach. So the
+            # caller gets a read-only view; the solver may still write to the array itself.
             w = w.view()
             w.flags.writeable = False
             self.__dict__["coef_"] = w
@@ -99,8 +99,9 @@ class FittedChain(Inspection, Decoding, Parameters):
     def label_states_(self) -> list[tuple[Label, ...]]:
         """What each column of ``scores(X)`` stands for: (label,), or (label before, label).
 
-        Of first order, the columns are labels. Of second order, there is one for each pair of
-        labels with which a weight of three labels begins, and one for each label after any other.
+        For ``order=1``, the columns are labels. For ``order=2``, there is a column for each pair of
+        labels with which a trigram that has a weight begins, and one for each label after all other
+        labels.
         """
         self._check_fitted()
         classes, states = self.classes_.tolist(), self._label_states
@@ -118,7 +119,7 @@ class FittedChain(Inspection, Decoding, Parameters):
         return self._score_batch(self.features_.find(X, resolve_jobs(self.n_jobs)))
 
     def _score_batch(self, batch: FeatureBatch) -> Scores:
-        """Return the scores of sequences whose features are known."""
+        """Return the scores of sequences, given their features."""
         self._check_fitted()
         threads = resolve_jobs(self.n_jobs)
         constraints = constraints_for(self.constraints, self.classes_.tolist())

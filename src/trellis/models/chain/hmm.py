@@ -63,8 +63,9 @@ class HMM(SpanDecoding, JointDecoding, Estimator):
 
     If all labels are known, the probabilities are (smoothed) relative counts. A label in y may also
     be unknown: ``None``, or a set of labels. Without y, the labels are 0, 1, …, ``n_states`` - 1.
-    If labels are unknown, Baum–Welch fits the probabilities: it repeats expected counts under the
-    current model until the likelihood converges.
+    If labels are unknown, Baum–Welch fits the probabilities: it computes expected counts under the
+    current model, sets the probabilities from them, and repeats both steps until the likelihood
+    converges.
 
     Without ``emissions``, a token that is a ``str`` is one symbol, and so is an integer. A token
     may also have features (dicts, lists, arrays or a spec). Given the label, features are
@@ -113,8 +114,8 @@ class HMM(SpanDecoding, JointDecoding, Estimator):
     n_mixtures
         The number of Gaussians in the mixture of each state.
     min_variance
-        No variance of a Gaussian, eigenvalue of its matrix, or rate of a Poisson distribution falls
-        below it.
+        The smallest allowed variance of a Gaussian, eigenvalue of its matrix, or rate of a Poisson
+        distribution.
 
     """
 
@@ -174,7 +175,7 @@ class HMM(SpanDecoding, JointDecoding, Estimator):
         self._check_parameters()
         with unchanged_on_error(self):
             X = self._sequences(split_sequences(X, lengths))
-            self.corpus_layout_ = None  # that of an earlier fit does not describe these data
+            self.corpus_layout_ = None  # the layout of an earlier fit does not describe these data
             y = None if y is None else label_lists(split_sequences(y, lengths, "y"))
             self.emission_ = self._new_emission(X)
             observations = self.emission_.learn(X, resolve_jobs(self.n_jobs))
@@ -213,12 +214,12 @@ class HMM(SpanDecoding, JointDecoding, Estimator):
             raise InputError("features is set: only an HMM with emissions=None has features")
 
     def _new_emission(self, X: list[Any]) -> Emission:
-        """Return an emission without parameters, of the class that the settings or X name."""
+        """Return an emission that is not fitted; the settings or the type of X select its class."""
         if isinstance(self.emissions, Emission):
             return copy.deepcopy(self.emissions)
         name = self.emissions
         if name is None:
-            # An empty list or tuple says nothing; `learn` refuses it.
+            # An empty list or tuple does not show the type of the tokens. `learn` refuses it later.
             first = next((x for x in X if not isinstance(x, list | tuple) or x), None)
             if self.features is not None or not is_symbols(first):
                 return Features(self.features, self.smoothing)
@@ -295,7 +296,7 @@ class HMM(SpanDecoding, JointDecoding, Estimator):
 
     @property
     def features_(self) -> FeatureMap:
-        """The feature map of emissions of features."""
+        """The feature map, if the emissions are bags of features."""
         emission = self.emission_
         if not isinstance(emission, Features):
             raise AttributeError(f"an HMM with {emission.kind} emissions has no features_")

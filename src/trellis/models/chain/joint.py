@@ -3,11 +3,12 @@
 The core has weights u of (attribute, label), of label bigrams and of (edge attribute, bigram). A
 joint feature has one weight w, and occurs in cells (position, label) or (position, pair of labels).
 So each pair of a joint feature and a cell becomes a weight of the core, and the matrix M copies the
-weight of the feature to all of them. The loss of w is the loss of M w, and its gradient is Mᵀ ∂loss
-/ ∂u.
+weight of the feature to the weights of all its cells. The loss of w is the loss of M w, and its
+gradient is Mᵀ ∂loss / ∂u.
 
-Features that always occur together, such as those of one word and all labels, become one attribute.
-So a row is as short as it is for attributes × labels, and an iteration costs about the same.
+Features that always occur together, such as the features of one word with each of the labels,
+become one attribute of the core. So a row has about as many attributes as in a model without joint
+features, and an iteration takes about as long.
 """
 
 from __future__ import annotations
@@ -110,19 +111,22 @@ def tie(layout: WeightLayout, batch: FeatureBatch) -> TiedData:
 
 
 class _Weights:
-    """Entries of M: pairs of an (attribute, cell) of the core and a weight of the model."""
+    """Entries of M: each joins a weight of the core, of (attribute, cell), and one of the model."""
 
     def __init__(self, attribute: NDArray[Any], cell: NDArray[Any], first: int) -> None:
         self.attribute, self.cell = attribute.astype(np.int64), cell.astype(np.int64)
         self.weight = np.arange(len(cell)) + first
         self.value = np.ones(len(cell))
         self.index = np.zeros(0, np.int64)
-        """(entries,) The weight of the core, counted from the first of this part."""
+        """(entries,) The index of the weight of the core, counted from the first of this part."""
         self.size = 0
         """The number of weights of the core."""
 
     def add(self, entries: Entries, attribute: NDArray[np.int64], first: int) -> None:
-        """Add an entry for each cell of a joint feature; ``first`` is the first joint weight."""
+        """Add an entry for each cell of a joint feature.
+
+        ``attribute`` is its attribute in the core, ``first`` the index of the first joint weight.
+        """
         self.attribute = np.concatenate([self.attribute, attribute])
         self.cell = np.concatenate([self.cell, entries.cell])
         self.weight = np.concatenate([self.weight, entries.id + np.int64(first)])
@@ -131,7 +135,10 @@ class _Weights:
     def add_groups(
         self, rows: SparseRows, entries: Entries, layout: WeightLayout, attributes: int
     ) -> SparseRows:
-        """Add joint features as attributes from number ``attributes`` on; return rows with both."""
+        """Add joint features as attributes with the numbers ``attributes``, ``attributes`` + 1, ….
+
+        Each group of `group_columns` is one attribute. Return ``rows`` with these attributes added.
+        """
         columns, group, members = group_columns(entries, layout.joint)
         columns = replace(columns, value=np.ones(len(columns)))  # the rows contain the values
         self.add(columns, group + attributes, layout.linear)
@@ -149,10 +156,11 @@ class _Weights:
 
 
 def group_columns(entries: Entries, features: int) -> tuple[Entries, NDArray[np.int64], Entries]:
-    """Group the pairs of a cell and a joint feature that have equal values in all rows.
+    """Group the columns, which are pairs of a cell and a joint feature, that are equal in all rows.
 
-    Return one entry for each pair, its group, and the entries of the groups: their ids are groups.
-    Groups are numbered in the order of their first rows.
+    Return one entry for each column, the group of each column, and for each group its entries in
+    all rows: the ids of these entries are groups. Groups are numbered in the order of their first
+    rows.
     """
     if not len(entries):
         return entries, np.zeros(0, np.int64), entries

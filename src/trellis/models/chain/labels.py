@@ -154,7 +154,8 @@ def complete_tags(tags_in_data: Sequence[Label], scheme: str) -> list[Label]:
         return list(tags_in_data)
     tags_of_scheme = {"O"}
     for name in names:
-        # A span of three positions and two spans that touch it have every tag of every scheme.
+        # A span of three positions, followed at once by two spans of one position, has every tag of
+        # every scheme.
         tags_of_scheme |= {*tags.from_spans([(name, 0, 3), (name, 3, 4), (name, 4, 5)], 5, scheme)}
     return _sort(tags_of_scheme | {*tags_in_data})
 
@@ -172,8 +173,8 @@ def as_array(classes: Sequence[Label]) -> NDArray[Any]:
 def _check_count(labels: set[Any]) -> None:
     """Warn about many labels, and refuse more than the limit, before any L × L matrix exists.
 
-    Memory and time grow with the square of the number of labels. So many labels usually mean that
-    the wrong column was read as the label.
+    Memory and time grow with the square of the number of labels. If there are so many labels, the
+    reason is usually that the wrong column was read as the label.
     """
     count = len(labels)
     if count <= MANY_LABELS:

@@ -39,9 +39,10 @@ class MEMM(LinearChainModel):
 def by_step(scores: Scores) -> Scores:
     """Return scores such that exp(score of a path) is the product of its local probabilities.
 
-    log p(b | a, x, t) = u[t, b] + A[a, b] - n[t, a],  n[t, a] = log Σ_b exp(u[t, b] + A[a, b]).
-    The normaliser of step t depends only on the previous label. So it is subtracted from the unary
-    score of the previous label, and the chain engine needs no special case.
+    log p(b | a, x, t) = u[t, b] + A[a, b] - n[t, a],  n[t, a] = log Σ_b exp(u[t, b] + A[a, b]),
+    with the previous label a, the unary scores u and the transition scores A. The normaliser n of
+    step t depends only on the previous label. So it is subtracted from the unary score of that
+    label at t - 1, and the chain engine needs no special case.
     """
     unary: list[Any] = []
     transition, start = cast(Any, scores.transition), cast(Any, scores.start)

@@ -80,9 +80,10 @@ def warn_of_unseen_labels(dev: tuple[Any, Any] | None, classes: Any, stacklevel:
 
 
 class TrainingRun:
-    """One run of a solver. Call it with the Progress of each iteration; True stops the solver.
+    """One run of a solver, which calls this object with the Progress of each iteration.
 
-    It is a `ResumableRun`: a checkpoint can save it.
+    The solver stops if the call returns True. The class is a `ResumableRun`: a checkpoint can save
+    it.
     """
 
     def __init__(self, model: Any, monitor: Monitor, draw: Draw) -> None:
@@ -154,7 +155,8 @@ class TrainingRun:
             model.objective_ = dict(self.losses)[model.n_iter_]
         model.set_weights(w)
         if model.solver == "sgd":
-            # Its losses are measured on the way, each sequence before its own step.
+            # In an epoch of sgd, the loss of each sequence is measured before its own step. So the
+            # loss of the final weights is computed here.
             model.objective_ = problem.loss(w)
         _log.info("%d iterations, loss %.6f: %s", result.n_iter, result.loss, result.message)
 
@@ -176,7 +178,7 @@ class TrainingRun:
         try:
             return scorer(self.model.scoring, **options)(self.model, *self.monitor.dev)
         except InputError as error:
-            # The index of a sequence counts those of dev, not those of the training data.
+            # The index of the sequence in the message is an index into dev, not the training data.
             raise InputError(f"dev: {error}") from None
 
     # ---- for the checkpoint

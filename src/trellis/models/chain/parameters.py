@@ -3,8 +3,8 @@
 The default of l2 depends on the data: l2 = tokens / (150,000 · labels), from 0.02 to 1. The loss is
 a sum over tokens, so the same l2 is a weaker penalty for more data. The formula was fitted to the
 development scores of eight corpora, each at up to three sizes, from 300 sentences to all.
-``benchmarks/defaults.py`` shows the scores: with a constant, either small corpora with many labels
-or large ones with few lose.
+``benchmarks/defaults.py`` shows the scores: with a constant l2, they are lower either for small
+corpora with many labels or for large corpora with few labels.
 """
 
 from collections.abc import Mapping, Sequence
@@ -139,7 +139,7 @@ def check_parameters(model: Parameters) -> None:
 
 
 def _check_order(model: Parameters) -> None:
-    """Raise InputError for an unknown order, and for what a chain of second order does not have."""
+    """Raise InputError for an unknown order, or a parameter that order=2 does not support."""
     if integer_at_least(model.order, 1, "order") > 2:
         raise InputError(f"order is {model.order}: must be 1 or 2")
     if model.order == 1:
@@ -196,7 +196,7 @@ def choose_l2(
     lengths: NDArray[np.int64],
     sample_weight: NDArray[np.float64] | None,
 ) -> float:
-    """Return the strength of the penalty: that of the user, or with "auto" that of the data."""
+    """Return the strength of the penalty: ``value``, or for "auto" one by the size of the data."""
     if value != AUTO:
         return float(value)
     return automatic_l2(count_known(labels, lengths, sample_weight), len(labels.classes))

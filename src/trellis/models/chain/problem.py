@@ -1,7 +1,7 @@
 """The training problem of a linear chain model.
 
-The replacement of python-crfsuite uses it too. So this module must not import `Parameters`, whose
-base class is scikit-learn's: that import takes a second and 80 MB.
+The replacement for python-crfsuite uses this module too. So it must not import `Parameters`, which
+imports scikit-learn: that takes a second and 80 MB.
 """
 
 from dataclasses import dataclass, field

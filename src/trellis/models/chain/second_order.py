@@ -2,10 +2,11 @@
 
     score(x, y) = Σₜ w · φ(x, t, yₜ) + w[yₜ₋₁, yₜ] + w[yₜ₋₂, yₜ₋₁, yₜ]
 
-Inference runs on states. A state is a pair of labels with which some trigram begins, or the last
-label alone for all other pairs: no trigram distinguishes them. So each labelling is one path of
-states, no labelling is forbidden, and the functions of `trellis.inference.chain` need no special
-case. States are sorted by their last label, and the first state of a label stands for it alone.
+Inference runs on states. A state is a pair of labels with which a trigram begins, or one label. The
+state of one label is for all pairs that end with it and begin no trigram: their scores do not
+differ. So each labelling is one path of states, no labelling is forbidden, and the functions of
+`trellis.inference.chain` need no special case. States are sorted by their last label; the first
+state of each label is the state of that label alone.
 """
 
 from typing import Any
@@ -34,7 +35,7 @@ class LabelStates:
         self.last = self._core.last
         """(states,) The label of each state, ascending."""
         self.previous = self._core.previous
-        """(states,) The label before it; -1 for the last label alone."""
+        """(states,) The label before the label of the state; -1 for a state of one label."""
         self.begin = self._core.begin[:-1]
         """(labels,) The first state of each label."""
         self.after = np.tile(self.begin, (n_labels, 1))
@@ -58,7 +59,7 @@ class LabelStates:
     def transitions(
         self, bigrams: NDArray[np.float64], trigrams: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return the transition scores, (states, states); -inf if no label leads there.
+        """Return the transition scores, (states, states); -inf if no label leads to the next state.
 
         ``bigrams`` are the scores of label pairs, (labels, labels), and ``trigrams`` the weights.
         """
@@ -97,7 +98,7 @@ class LabelStates:
 
 
 def check_state_count(states: LabelStates | None) -> None:
-    """Raise InputError if a model of order 2 has more states than labels are allowed."""
+    """Raise InputError if the number of states is above the largest allowed number of labels."""
     limit = read_label_limit()
     if states is not None and len(states) > limit:
         raise InputError(
@@ -115,8 +116,9 @@ def choose_trigrams(
 ) -> NDArray[np.int64]:
     """Return the trigrams that occur at least min_count times, in ascending order.
 
-    Where one of several labels is correct, each of them counts. Where every label is possible, none
-    does. The rows of sequence i are [row_begin[i], row_begin[i + 1]).
+    At a position with a set of labels, each label of the set counts. Trigrams with a position where
+    every label is possible do not count. The rows of sequence i are [row_begin[i],
+    row_begin[i + 1]).
     """
     n_labels = len(labels.classes)
     third = np.ones(len(labels.label), dtype=np.bool_)

@@ -97,9 +97,11 @@ def _read_map(meta: dict[str, Any], tensors: Tensors) -> FeatureMap:
 
 
 def set_feature_functions(model: Any, **functions: Any) -> None:
-    """Set the parameters that are functions, of a model that was trained with such functions.
+    """Set the functions that compute features, which a model file cannot contain.
 
-    Other models do not change.
+    A function is used only if the model has features of this kind: ``features`` if it has
+    `ReadyFeatures`, ``edge_features`` and ``joint`` if it was trained with such functions. Other
+    functions, and None, change nothing.
     """
     features, names = model.features_, list[str]()
     if isinstance(features, JointFeatures):

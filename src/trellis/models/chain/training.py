@@ -60,7 +60,8 @@ def solve(
         "n_jobs": problem.n_jobs,
         "random_state": model.random_state,
     }
-    # lbfgs has an argument l1, sgd has l2. For the other solvers, the objective has the L2 term.
+    # lbfgs has an argument l1, sgd has l2. The objective of solvers that are not online contains
+    # the L2 term.
     arguments = select_arguments(solver, settings) | (model.solver_options or {})
     if model.max_iter is not None:
         arguments["max_iter"] = model.max_iter

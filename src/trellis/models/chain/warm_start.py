@@ -59,7 +59,7 @@ def initial_weights(
 def merge(
     old: WeightLayout, old_w: NDArray[np.float64], labels: NDArray[np.int64], new: WeightLayout
 ) -> tuple[WeightLayout, NDArray[np.float64]]:
-    """Return the union of two layouts, and its weights: old weights keep their values, new are 0.
+    """Return the union of two layouts, and its weights: old ones keep their values, new ones are 0.
 
     ``labels[n]`` is the number in ``new`` of label n of ``old``.
     """
@@ -79,7 +79,8 @@ def merge(
     layout = replace(layout, joint=new.joint)
     weights = [np.zeros(len(key)) for key in keys]
     states, bigrams, edge_weights, trigrams = old.split(old_w)
-    # A layout has edges or trigrams. Not strict: without both, there are no keys for them.
+    # A layout has edge weights, trigram weights or neither: then the third part has no keys, and
+    # zip ignores it.
     parts = (states, bigrams, np.concatenate([edge_weights, trigrams]))
     for part_weights, key, old_key, values in zip(weights, keys, old_keys, parts, strict=False):
         part_weights[np.searchsorted(key, old_key)] = values

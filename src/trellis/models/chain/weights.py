@@ -56,7 +56,8 @@ __all__ = [
 ]
 
 MAX_DENSE_RATIO = 16
-"""Cells of the transition matrix per weight in a model file with more than `MANY_LABELS` labels."""
+"""A model file with more than `MANY_LABELS` labels may have at most so many cells of the transition
+matrix for each weight."""
 STATES = ("seen", "all")
 TRANSITIONS = ("seen", "all", "none")
 
@@ -82,15 +83,17 @@ class WeightLayout:
     state_begin: NDArray[np.int64]
     """(attributes + 1,) The first state weight of each attribute."""
     state_label: NDArray[np.uint16]
-    """(state weights,) Ascending for each attribute. This largest array has 16 bits per label."""
+    """(state weights,) The label of each state weight, ascending for each attribute. This is the
+    largest array, so labels have only 16 bits."""
     bigram: NDArray[np.int32]
-    """(bigram weights,) from · labels + to, ascending."""
+    """(bigram weights,) from · n_labels + to, ascending."""
     edge_begin: NDArray[np.int64] | None = None
     """(edge attributes + 1,) The first edge weight of each edge attribute."""
     edge_bigram: NDArray[np.int32] | None = None
-    """(edge weights,) from · labels + to."""
+    """(edge weights,) from · n_labels + to."""
     trigram: NDArray[np.int64] | None = None
-    """(trigram weights,) (first · labels + second) · labels + third, ascending; None of order 1."""
+    """(trigram weights,) (first · n_labels + second) · n_labels + third, ascending; None for
+    order 1."""
     joint: int = 0
     """The number of weights of joint features, which are the last ones in w."""
 
@@ -125,7 +128,7 @@ class WeightLayout:
 
     @cached_property
     def label_states(self) -> LabelStates | None:
-        """The states of a chain of second order; None of first order."""
+        """The states of a chain of second order; None for a chain of first order."""
         return None if self.trigram is None else LabelStates(self.n_labels, self.trigram)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -160,7 +163,8 @@ class WeightLayout:
     def select(self, selected: NDArray[np.bool_]) -> tuple[Self, NDArray[Any], NDArray[Any]]:
         """Return the layout of the selected weights, and its attributes and edge attributes.
 
-        ``selected`` has shape (weights,). The attributes of the new layout are numbered from 0.
+        ``selected`` has shape (weights,). The new layout numbers its attributes from 0; the two
+        returned arrays have their old numbers.
         """
         states, bigrams, edges, trigrams = self.split(selected)
         counts = np.bincount(self.state_attribute[states], minlength=len(self.state_begin) - 1)
@@ -187,7 +191,7 @@ class WeightLayout:
     # ---- keys: one integer for each weight, to compare two layouts
 
     def keys(self, labels: NDArray[np.int64], n_labels: int) -> list[NDArray[np.int64]]:
-        """Return one integer for each state, bigram and trigram or edge weight.
+        """Return one integer for each weight: arrays of state, bigram, and edge or trigram weights.
 
         ``labels[n]`` is the new number of label n, and ``n_labels`` is the new number of labels.
         """
@@ -263,7 +267,8 @@ class WeightLayout:
         )
         if np.any(np.diff(layout.bigram) <= 0):
             raise InputError("bigram must be strictly ascending")
-        # The core validates all ranges. state_attribute does not, so it must be used later.
+        # `native` validates all ranges in the core. `state_attribute` relies on valid ranges, so it
+        # is used only after this line.
         layout.native  # noqa: B018
         keys = layout.state_attribute * n_labels + layout.state_label
         if np.any(np.diff(keys) <= 0):
@@ -374,7 +379,7 @@ def find_seen_states(
 
 
 def seen_threshold(min_count: float) -> float:
-    """Return min_count, but -inf for 0: the sum of negative feature values is below 0."""
+    """Return min_count, but -inf for 0: then also pairs whose values sum to less than 0 count."""
     return min_count if min_count > 0 else -np.inf
 
 
@@ -424,7 +429,7 @@ def drop_unused_attributes(
     """
     begins = [b for b in (layout.state_begin, layout.edge_begin) if b is not None]
     if all((np.diff(begin) > 0).all() for begin in begins):
-        return batch, layout  # the usual case; select() would need several arrays of weights
+        return batch, layout  # the usual case, in which select() would only take memory
     # select() with all weights removes only attributes without weights.
     new_layout, used_attributes, used_edge_attributes = layout.select(
         np.ones(layout.size, dtype=np.bool_)

@@ -52,7 +52,8 @@ class Stream:
                 f"frames has dtype {frame_scores.dtype}: must be {self._dtype}, like earlier frames"
             )
         assert self._core is not None
-        self._ended = True  # an exception would leave some of the frames unprocessed
+        # If the core raises an error, some of the frames are not processed: the stream has ended.
+        self._ended = True
         failed_frame = self._core.feed(np.require(frame_scores, requirements=["C", "A"]))
         if failed_frame >= 0:
             raise InfeasibleError(f"frame {failed_frame}: every text has probability 0")

@@ -1,6 +1,8 @@
 """The base class of GraphCRF and GridCRF.
 
-p(y | x) = exp(Σ_v w · φ(x, y_v) + Σ_c P · ψ(x, y_c)) / Z(x), with edges and larger cliques c
+p(y | x) = exp(Σ_v w · φ(x, y_v) + Σ_c P · ψ(x, y_c)) / Z(x)
+
+The sums are over the nodes v, and over the edges and larger cliques c.
 """
 
 import logging
@@ -224,7 +226,7 @@ class GraphModel(Saved, ABC, Estimator):
     def _solve(
         self, samples: Samples, targets: Targets, shape: Shape, callback: Any
     ) -> Result[Any]:
-        """Return the result of the optimiser for the chosen objective."""
+        """Run the optimiser of the objective, and return its result."""
         if self.objective in _EPOCHS:
             single_samples = SingleSamples(self, samples, targets, shape)
             options = {
@@ -405,8 +407,8 @@ class GraphModel(Saved, ABC, Estimator):
     def factor_graphs(self, X: Any) -> list[FactorGraph]:
         """Return the scores of each sample, for the functions of `trellis.inference.graph`.
 
-        The factors are the nodes, the edges, and the types of cliques sorted by name; those that a
-        sample does not have are left out.
+        The factors are the nodes, the edges, and the types of cliques sorted by name. Edges or
+        types that a sample does not have are left out.
         """
         return [
             build_factor_graph(*one)
@@ -417,7 +419,8 @@ class GraphModel(Saved, ABC, Estimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the fraction of nodes whose label is predicted correctly.
 
-        Nodes with the label ``None`` do not count. A set of labels has the correct one in it.
+        Nodes with the label ``None`` do not count. If y has a set of labels at a node, each label
+        of the set is correct.
         """
         predictions = self.predict(X)
         if len(predictions) != len(y):

@@ -2,8 +2,9 @@
 
     table[c, y₁, …, y_k] = Σ_f P_f[y₁, …, y_k] features_cf
 
-All cliques of a type have the same number of nodes k and the same weights P. Edges are cliques of
-two nodes, so most code of graph models treats both alike.
+P_f are the weights of feature f, and features_cf is its value for clique c. All cliques of a type
+have the same number of nodes k and the same weights P. Edges are cliques of two nodes, so most code
+of graph models treats edges and larger cliques alike.
 """
 
 import math
@@ -21,7 +22,8 @@ __all__ = ["CliqueShape", "Cliques", "check_table_sizes", "symmetric_weights"]
 Doubles: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 
-# Label combinations of one clique: its table of scores then has 128 MB. Inference needs several.
+# Largest number of label combinations of a clique: its table of scores then takes 128 MB, and
+# inference needs several such tables.
 MAX_COMBINATIONS = 1 << 24
 
 
@@ -60,7 +62,7 @@ class Cliques:
         return CliqueShape(self.name, self.nodes.shape[1], self.features.shape[1])
 
     def part(self, begin: int, end: int, first_node: int) -> "Cliques":
-        """Return the cliques of the samples ``begin : end``, whose first node gets the index 0."""
+        """Return the cliques of the samples ``begin : end``; node ``first_node`` gets index 0."""
         rows = slice(*self.begin[[begin, end]])
         return replace(
             self,
@@ -87,13 +89,15 @@ class Cliques:
         return (np.arange(len(self)), *labels[self.nodes].T)
 
     def axis(self, labels: Integers, slot: int) -> tuple[Any, ...]:
-        """Return the index of all labels of one node of each clique, the others labelled.
+        """Return an index into the tables where one node of each clique may have any label.
 
-        It selects an array ``(C, L)`` from the tables.
+        This is node ``slot`` of the clique; the other nodes have the labels in ``labels`` ``(N,)``.
+        The index selects an array ``(C, L)`` from the tables.
         """
         index = list(self.at(labels))
         index[1 + slot] = slice(None)
-        # A slice between index arrays moves their common axis to the front, as it is elsewhere.
+        # The axis of the cliques comes first in the result for every slot: if the slice is between
+        # two index arrays, NumPy moves their common axis to the front.
         return tuple(index)
 
     def tables(self, weights: Doubles) -> Doubles:
@@ -102,7 +106,10 @@ class Cliques:
         return np.asarray(flat.reshape(len(self), *weights.shape[1:]))
 
     def gradient(self, d_tables: Doubles) -> Doubles:
-        """Return the derivative by the weights ``(f, L, …, L)``, given that by the scores."""
+        """Return the derivative of a loss by the weights ``(f, L, …, L)``.
+
+        ``d_tables`` is its derivative by the scores.
+        """
         flat = d_tables.reshape(len(self), math.prod(d_tables.shape[1:]))
         return np.asarray((self.features.T @ flat).reshape(-1, *d_tables.shape[1:]))
 

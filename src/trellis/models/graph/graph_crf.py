@@ -1,4 +1,8 @@
-"""The CRF on any graph: p(y | x) = exp(Σ_v u_v(y_v) + Σ_e t_e(y_a, y_b) + Σ_c t_c(y_c)) / Z(x)."""
+"""The CRF on any graph: p(y | x) = exp(Σ_v u_v(y_v) + Σ_e t_e(y_a, y_b) + Σ_c t_c(y_c)) / Z(x).
+
+u_v are the scores of node v, t_e those of edge e from node a to node b, and t_c those of a larger
+clique c.
+"""
 
 from typing import Any
 
@@ -15,12 +19,14 @@ __all__ = ["Graph", "GraphCRF"]
 class GraphCRF(GraphModel):
     """A conditional random field on graphs; each sample has its own graph.
 
-    u_v(y) = w_y · x_v and t_e(a, b) = P₀[a, b] + Σ_k P_k[a, b] f_ek, and likewise for cliques of
-    three and more nodes; trained to minimise Σᵢ lossᵢ(w) + l2/2 ‖w‖² + l1 ‖w‖₁.
+    The score of label y at node v with features x_v is u_v(y) = w_y · x_v. The score of labels a
+    and b at the two nodes of edge e with features f_e is t_e(a, b) = P₀[a, b] + Σ_k P_k[a, b] f_ek.
+    A clique of three and more nodes has such a score for each combination of labels. Training
+    minimises Σᵢ lossᵢ(w) + l2/2 ‖w‖² + l1 ‖w‖₁ over samples i and all weights w.
 
     X is a list of tuples (nodes, edges, edge_features, node_types, cliques, clique_features); all
-    but the first are optional. See `trellis.models.graph.samples.Graph`. y is a list of label
-    arrays, one label for each node: ``None`` if it is unknown, a set if it is one of several.
+    but the first are optional. `trellis.models.graph.samples.Graph` describes them. y is a list of
+    label arrays, one label for each node: ``None`` if it is unknown, a set if it is one of several.
 
     >>> import numpy as np
     >>> ring = [[0, 1], [1, 2], [2, 3], [3, 0]]
@@ -44,27 +50,33 @@ class GraphCRF(GraphModel):
     Parameters
     ----------
     objective
-        The loss. "likelihood": -log p(y | x), exact; the graphs must not be too wide.
-        "pseudolikelihood": -Σ_v log p(y_v | x, correct labels of its neighbours); needs no
-        inference; with unknown labels, over the nodes whose neighbours have known labels. "trw":
-        the likelihood with the tree-reweighted upper bound of log Z; this loss is convex, and its
-        minimum is never above the loss of a model without edges. "bethe": the likelihood with log Z
-        of loopy belief propagation, which is not a bound; steps to weights where the messages do
-        not converge are rejected. "perceptron": the averaged perceptron. "ssvm": the hinge loss
-        with a Hamming margin, by block-coordinate Frank–Wolfe.
-        The last two need a label for every node.
+        The loss:
+
+        - "likelihood": -log p(y | x), exact. The graphs must not be too wide: the tables of exact
+          inference must fit into memory.
+        - "pseudolikelihood": -Σ_v log p(y_v | x, correct labels of the neighbours of v). It needs
+          no inference. With unknown labels, the sum is over nodes whose neighbours have known
+          labels.
+        - "trw": -log p(y | x) with the tree-reweighted upper bound of log Z. This loss is convex,
+          and its minimum is never above the loss of a model without edges.
+        - "bethe": -log p(y | x) with the log Z of loopy belief propagation, which is not a bound.
+          Steps to weights where the messages do not converge are rejected.
+        - "perceptron": the averaged perceptron. It needs a label for every node.
+        - "ssvm": the hinge loss with a Hamming margin, by block-coordinate Frank–Wolfe. It needs a
+          label for every node.
     l2, l1
         Strengths of the penalties. They apply to every weight, including the intercepts.
     inference
         How labels and marginals are computed: "exact", "bp" (loopy belief propagation), "trw", or
-        "auto". With "auto", a model trained with "trw" uses "trw"; any other is exact if the tables
-        fit into memory, and uses "bp" otherwise. "expansion", "cut" and "icm" are for labels only;
-        "expansion" and "cut" do not support cliques of three or more nodes.
-        If inference is not exact, ICM improves two labellings, those of max-product and of the
-        marginals, and the better one is returned.
+        "auto". With "auto", a model trained with "trw" uses "trw"; any other model uses "exact" if
+        the tables fit into memory, and "bp" otherwise. "expansion", "cut" and "icm" are for labels
+        only: marginals are then those of "exact" or "bp", as with "auto". "expansion" and "cut" do
+        not support cliques of three or more nodes.
+        With "bp" and "trw", also if "auto" chose them, ICM improves two labellings, the one of
+        max-product and the one of the largest marginals; the better one is returned.
     symmetric
-        Whether the pairs (a, b) and (b, a) have the same weight, and all orders of the labels of a
-        clique. Edges then have no direction.
+        Whether the pairs of labels (a, b) and (b, a) have the same weight, and for larger cliques
+        all orders of the same labels. Edges then have no direction.
     fit_intercept
         Whether to add a constant to the node features.
     max_iter, tol

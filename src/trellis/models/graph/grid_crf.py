@@ -21,9 +21,10 @@ class GridCRF(GraphModel):
 
     p(y | x) = exp(Σ w_y · x_ij + Σ H[y_ij, y_i,j+1] + Σ V[y_ij, y_i+1,j]) / Z(x)
 
+    The sums are over the pixels (i, j), the horizontal pairs of neighbours and the vertical pairs.
     X is a list of arrays (height, width, features), or (height, width) for one feature. y is a list
     of label arrays (height, width). With ``contrast``, H and V also depend on how much the two
-    pixels differ: the mean of ``|xᵢ - xⱼ|`` is a feature of their edge.
+    pixels of a pair differ: the mean of ``|xᵢ - xⱼ|`` over the features is a feature of the pair.
 
     >>> noise = np.random.default_rng(0).normal(size=(2, 24, 24))
     >>> truth = np.zeros((24, 24), dtype=int)

@@ -35,7 +35,8 @@ __all__ = [
 
 DECODERS = ("expansion", "cut", "icm")  # methods that return labels only
 INFERENCE = ("auto", "exact", "bp", "trw", *DECODERS)
-# Largest number of table entries of exact inference: 128 MB. Wider graphs use messages.
+# Largest number of table entries of exact inference: they take 128 MB. With "auto", graphs that
+# need larger tables use message passing.
 MAX_TABLE_ENTRIES = 1 << 24
 # Without damping, tree-reweighted messages often oscillate on graphs with many loops.
 TREE_DAMPING = 0.3
@@ -49,7 +50,8 @@ class Marginals(NamedTuple):
     nodes: Doubles
     """``(N, L)``: p(y_v | x)."""
     tables: tuple[Doubles, ...]
-    """``(E, L, L)``: p(y_a, y_b | x). Then for each type of clique ``(C, L, …, L)``."""
+    """First ``(E, L, L)``: p(y_a, y_b | x) of edges. Then one array ``(C, L, …, L)`` for each type
+    of clique."""
     residual: float = 0.0
     """The largest change of a message in the last sweep; 0 if the method is exact."""
 
@@ -98,7 +100,7 @@ class GraphEngine:
             np.concatenate([scores.unary.ravel(), *(table.ravel() for table in scores.tables)])
         )
 
-    # ---- exact inference: all samples together, or one half after the other
+    # ---- exact inference: for all samples together or, if the tables are too large, for each half
 
     def _is_exact(self) -> bool:
         """Return True if inference is exact: by the settings, or because the tables are small."""
@@ -168,7 +170,7 @@ class GraphEngine:
         check_possible(log_z)
         return self._reshape(log_z, node_marginals, factor_marginals, scores)
 
-    # ---- messages, in the graph without edges and cliques inside larger ones
+    # ---- messages; `Merged` first adds edges and cliques inside a larger clique to its table
 
     @cached_property
     def _merged(self) -> Merged:
@@ -337,7 +339,7 @@ def _first_table(tables: Doubles, square: tuple[int, int]) -> Doubles:
 
 
 def check_decoder(inference: str, samples: Samples) -> None:
-    """Raise InputError if X has cliques of three or more and ``inference`` supports pairs only."""
+    """Raise InputError if ``inference`` supports only edges, and X has larger cliques."""
     if inference not in ("expansion", "cut"):
         return
     for cliques in samples.cliques:

@@ -2,14 +2,15 @@
 
 A loss has a value and derivatives by the scores of nodes (N, L), of edges (E, L, L) and of cliques
 (C, L, …, L). The derivatives of log Z are the marginals p. The derivative of the score of a
-labelling is its indicator: 1 at its labels, 0 elsewhere. So nearly every loss has this form:
+labelling is its indicator: 1 at its labels, 0 elsewhere. So every loss except the pseudolikelihood
+has this form, with the correct labelling y:
 
     loss = Σ weight (level - score(y)),     ∂loss = weight (p - indicator(y))
 
 For likelihoods, the level is log Z. For the perceptron and the structured support vector machine,
-the level is the score of the best labelling, and p is its indicator. If labels are unknown, a
-likelihood has log Z of the labellings that y allows in place of score(y), and their marginals in
-place of the indicator.
+the level is the score of the best labelling, and p is the indicator of that labelling. If labels
+are unknown, a likelihood has log Z of the labellings that y allows in place of score(y), and their
+marginals in place of the indicator.
 """
 
 from typing import NamedTuple
@@ -155,14 +156,15 @@ def has_known_neighbours(samples: Samples, labels: Integers) -> NDArray[np.bool_
 def pseudolikelihood(samples: Samples, targets: Targets, scores: Scores) -> Loss:
     """-Σ_v log p(y_v | the correct labels of its neighbours) (Besag 1975).
 
-    With unknown labels, the sum is over the nodes whose neighbours are known, and a node that is
-    one of several labels has the sum of their probabilities.
+    With unknown labels, the sum is over the nodes whose neighbours have known labels. A node with a
+    set of labels adds the logarithm of the sum of their probabilities.
     """
     node_weights = targets.weights[samples.sample_of_nodes()]
     labels, allowed = targets.labels, targets.allowed
     if allowed is not None:
         node_weights = node_weights * has_known_neighbours(samples, labels)
-        labels = np.maximum(labels, 0)  # the conditionals that depend on a wrong 0 have weight 0
+        # Unknown labels become 0. Conditionals that depend on them have the weight 0.
+        labels = np.maximum(labels, 0)
     log_p = log_conditionals(samples, labels, scores)
     d_unary = np.exp(log_p)
     if allowed is None:

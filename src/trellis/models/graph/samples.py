@@ -2,7 +2,8 @@
 
     unary[v, y] = w_y · x_v          table[c, y₁, …, y_k] = Σ_f P_f[y₁, …, y_k] features_cf
 
-The graphs are disjoint parts of the large graph. So one matrix product computes the scores of all
+v is a node with features x_v; c is an edge or a larger clique, with a value of each feature f. The
+graphs are disjoint parts of the large graph. So one matrix product computes the scores of all
 nodes, and inference runs once for all samples.
 """
 
@@ -31,16 +32,20 @@ class Graph(NamedTuple):
     nodes: Any
     """Features of the nodes, ``(nodes, features)``: dense, or a SciPy sparse matrix."""
     edges: Any = ()
-    """Pairs of nodes ``(edges, 2)``. The label of the first node is the row of a score table."""
+    """Pairs of nodes ``(edges, 2)``. The label of the first node selects the row in the score table
+    of the edge, the label of the second node the column."""
     edge_features: Any = None
     """``(edges, k)``; a constant 1 is always added as the first feature."""
     node_types: Any = None
-    """One small integer for each node. Nodes of a type get only labels seen with it in training."""
+    """One small integer for each node. A node gets only labels that nodes of its type have in the
+    training data."""
     cliques: Any = None
-    """Groups of nodes with a common score: ``(cliques, k)``, or a dict of such arrays, by the name
-    of the type. The nodes of a row are in the order of the axes of the type's table."""
+    """Groups of k nodes with a common score table: an array ``(cliques, k)``, or a dict from the
+    name of a type to such an array. The label of node j of a row is the index on axis j of the
+    table."""
     clique_features: Any = None
-    """``(cliques, f)``, or a dict by name; a constant 1 is always added as the first feature."""
+    """``(cliques, f)``, or a dict from the name of a type to such an array. A constant 1 is always
+    added as the first feature."""
 
 
 class Scores(NamedTuple):
@@ -49,8 +54,8 @@ class Scores(NamedTuple):
     unary: Doubles
     """``(N, L)``: one for each node and label."""
     tables: tuple[Doubles, ...]
-    """``(E, L, L)``: one for each edge and pair of labels. Then for each type of clique one array
-    ``(C, L, …, L)``."""
+    """First ``(E, L, L)``: one for each edge and pair of labels. Then one array ``(C, L, …, L)``
+    for each type of clique."""
 
     def restricted(self, allowed: NDArray[np.bool_]) -> "Scores":
         """Return the scores with -inf for the labels that ``allowed`` ``(N, L)`` excludes."""
@@ -79,9 +84,9 @@ class Shape(NamedTuple):
         return [shape.dimensions(self.n_labels) for shape in (edges, *self.cliques)]
 
     def split(self, w: Doubles) -> tuple[Doubles, ...]:
-        """Return views of the node weights ``(L, d)``, and of those of edges and cliques.
+        """Return views of the weights of nodes, of edges and of each type of clique.
 
-        They are ``(features, L, L)`` for edges and ``(features, L, …, L)`` for a type of clique.
+        The shapes are ``(L, d)``, ``(features, L, L)`` and ``(features, L, …, L)``.
         """
         begin = self.n_labels * self.n_node_features
         views = [w[:begin].reshape(self.n_labels, self.n_node_features)]
@@ -186,7 +191,10 @@ class Samples:
         return Scores(unary, tuple(factor.tables(weights) for factor, weights in factors))
 
     def add_gradient(self, d_scores: Scores, shape: Shape, out: Doubles) -> None:
-        """Add the derivative of a loss by the weights to ``out``, given that by the scores."""
+        """Add the derivative of a loss by the weights to ``out``.
+
+        ``d_scores`` is its derivative by the scores.
+        """
         node_weights, *factor_weights = shape.split(out)
         node_weights += np.asarray(self.nodes.T @ d_scores.unary).T
         for factor, weights, d_tables in zip(
@@ -202,8 +210,8 @@ class Samples:
 def labels_of_types(types: Integers, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return True for the labels that nodes of each type can have, ``(types, labels)``.
 
-    ``allowed`` ``(N, L)`` is True for the possible labels of each training node. A type has the
-    labels of its nodes whose label is known, or known to be one of some.
+    ``allowed`` ``(N, L)`` is True for the possible labels of each training node. A type gets the
+    possible labels of all its nodes, except of nodes where every label is possible.
     """
     n_types, n_labels = int(types.max()) + 1, allowed.shape[1]
     is_informative = ~allowed.all(axis=1) | (n_labels == 1)

@@ -28,7 +28,7 @@ def encode_targets(
         allowed = None if allowed is None else allowed & types[samples.types]
     if allowed is None:
         return encoded.classes, types, Targets(labels, weights)
-    # A label is also known if the type of its node has no other.
+    # The label of a node is also known if its type has only one label.
     is_single = allowed.sum(axis=1) == 1
     labels = np.where(is_single, allowed.argmax(axis=1), -1)
     return encoded.classes, types, Targets(labels, weights, None if is_single.all() else allowed)
@@ -58,7 +58,7 @@ def check_targets(objective: str, samples: Samples, targets: Targets) -> None:
 def restrict_labels(
     samples: Samples, scores: Scores, allowed: NDArray[np.bool_]
 ) -> tuple[Scores, NDArray[np.bool_]]:
-    """Return the scores of the labellings that y allows, and the samples that have one.
+    """Return the scores of the labellings that y allows, and whether each sample has one.
 
     The scores of a node without any possible label are not restricted.
     """

@@ -57,9 +57,9 @@ class Model(Protocol):
 class Whitening:
     """w = T u, where T makes the curvature of the loss about the same in all directions of u.
 
-    The curvature of Σ -log p by the weights of one label is at most XᵀX / 4 + l2 = R Rᵀ. So T = R⁻ᵀ
-    for the node features, and likewise for the features of edges and cliques. The loss itself does
-    not change.
+    X are the features of the nodes. The curvature of Σ -log p by the weights of one label is at
+    most XᵀX / 4 + l2 = R Rᵀ. So T = R⁻ᵀ for these weights, and likewise for those of edges and
+    cliques. The value of the loss does not change.
     """
 
     def __init__(self, samples: Samples, shape: Shape, l2: float) -> None:
@@ -103,7 +103,7 @@ class Whitening:
 
 
 class _Root:
-    """R of a positive definite matrix R Rᵀ: a lower triangular matrix, or the diagonal of one."""
+    """R of a positive definite matrix R Rᵀ: lower triangular, or the diagonal of a diagonal R."""
 
     def __init__(self, r: Doubles) -> None:
         self._r = r
@@ -191,7 +191,7 @@ def _evaluate(
 ) -> Report:
     """Evaluate the weights of the model, and those without edges, on the training samples.
 
-    Unknown nodes do not count. A node that is one of several labels is correct with each of them.
+    Nodes with unknown labels do not count. At a node with a set of labels, each of them is correct.
     """
     w, nodes_only = weights
     n_nodes, n_correct, n_correct_without_edges, residual = 0, 0, 0, 0.0
@@ -263,7 +263,10 @@ class SingleSamples:
         return self._model._tie_weights(gradient, self._shape)
 
     def most_violated(self, i: int, w: Doubles) -> tuple[Doubles, float]:
-        """Return φ(x, y) - φ(x, ŷ) and the errors of ŷ, which violates the margin the most."""
+        """Return φ(x, y) - φ(x, ŷ) and the number of errors of ŷ, both times the sample weight.
+
+        ŷ is the labelling that violates the margin the most.
+        """
         scores = self._samples[i].scores(w, self._shape, self._model.allowed_)
         cost = hamming(self._labels[i], scores.unary.shape)
         worst_labels = self._engines[i].best_labels(scores._replace(unary=scores.unary + cost))

@@ -1,6 +1,6 @@
-"""The base class of both regressions: validation, solvers, prediction, files.
+"""The base class of logistic and softmax regression: validation, solvers, prediction, files.
 
-Both regressions minimise this loss over weights w and intercepts, which are not penalised:
+Both minimise this loss over weights w and intercepts; the intercepts are not penalised:
 
     -Σᵢ vᵢ log p(yᵢ | xᵢ) + (l2/2) ‖w‖² + l1 ‖w‖₁
 
@@ -66,7 +66,8 @@ class Problem:
     margins: Callable[[Vector], Vector]
     """The score of the true class minus the best other score, for each sample of positive weight.
 
-    If all are positive for some w, multiples of w make the likelihood as close to 1 as desired.
+    If all margins are positive for some w, multiples of w make the likelihood as close to 1 as
+    desired.
     """
 
 

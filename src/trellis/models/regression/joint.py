@@ -167,9 +167,10 @@ def offsets_of(candidates: Candidates) -> NDArray[np.int64]:
 def candidate_problem(
     rows: Matrix, begin: NDArray[np.int64], right: NDArray[np.int64], weights: Vector, l2: float
 ) -> Problem:
-    """-Σᵢ vᵢ log p(yᵢ | xᵢ) + (l2/2) ‖w‖² for any φ(x, y); right ``(n,)`` are the rows of the yᵢ.
+    """-Σᵢ vᵢ log p(yᵢ | xᵢ) + (l2/2) ‖w‖² for any φ(x, y).
 
-    ∇ = Σᵢ vᵢ (E[φ(xᵢ, y)] - φ(xᵢ, yᵢ)) + l2 w.
+    ∇ = Σᵢ vᵢ (E[φ(xᵢ, y)] - φ(xᵢ, yᵢ)) + l2 w. ``weights`` are the vᵢ, and ``right`` ``(n,)`` are
+    the indices of the rows φ(xᵢ, yᵢ).
     """
     first, counts = begin[:-1], np.diff(begin)
     row_weights = np.repeat(weights, counts)

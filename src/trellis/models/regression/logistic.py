@@ -18,7 +18,7 @@ __all__ = ["LogisticRegression"]
 
 
 class LogisticRegression(Regression):
-    """log p(1|x) / p(0|x) = w · x + b.
+    """log(p(1|x) / p(0|x)) = w · x + b, where 0 and 1 are the first and the second class.
 
     ``l2``, ``l1``
         Strengths of the penalties (l2/2) ‖w‖² and l1 ‖w‖₁. The intercept b is not penalised.
@@ -116,9 +116,10 @@ class LogisticRegression(Regression):
 def logistic_problem(
     X: Matrix, labels: Any, weights: Vector, l2: float, intercept: bool
 ) -> Problem:
-    """Σᵢ vᵢ log(1 + exp(∓(w · xᵢ + b))) + (l2/2) ‖w‖².
+    """Σᵢ vᵢ log(1 + exp(-sᵢ (w · xᵢ + b))) + (l2/2) ‖w‖², with sᵢ = 1 for yᵢ = 1, -1 for yᵢ = 0.
 
-    ∇ = Xᵀ v (p - y) + l2 w and ∇² = Xᵀ v p (1 - p) X + l2 I. The weight vector is (w, b).
+    vᵢ are the sample weights, yᵢ the labels (0 or 1), and p = p(1 | x). By w, ∇ = Xᵀ v (p - y) +
+    l2 w and ∇² = Xᵀ v p (1 - p) X + l2 I. The weight vector is (w, b).
     """
     d = X.shape[1]
     sign = np.where(labels == 1, 1.0, -1.0)

@@ -2,7 +2,8 @@
 
     p(y | x) = exp(w · φ(x, y)) / Σ_y' exp(w · φ(x, y'))
 
-If φ(x, y) is x at the weights of y and 0 elsewhere, this is multinomial logistic regression.
+If each class y has its own weights, and φ(x, y) is x at these weights and 0 elsewhere, this is
+multinomial logistic regression.
 """
 
 from collections.abc import Callable
@@ -130,7 +131,8 @@ class SoftmaxRegression(Regression):
 
         With ``features``, X is a list of n arbitrary objects. ``candidates`` then may have, for
         each sample, the list of its candidates 𝒴(x). They may be any objects, and p(y | x) is
-        normalised over them. Without it, all labels in y are candidates of every sample.
+        normalised over them. Without ``candidates``, all labels in y are candidates of every
+        sample.
         ``callback`` is called after each iteration; a truthy return value stops training.
         """
         l2 = number_at_least(self.l2, 0.0, "l2")
@@ -222,7 +224,8 @@ class SoftmaxRegression(Regression):
     def decision_function(self, X: Any, candidates: Any = None) -> Any:
         """w · φ(x, y), ``(n, classes)``; with ``candidates``, a list with one array per sample.
 
-        Without candidates and for two classes, it is the difference, second - first.
+        Without ``candidates`` and for two classes, it is the score of the second class minus that
+        of the first, ``(n,)``.
         """
         if candidates is None:
             self._check_classes_known()
@@ -353,9 +356,10 @@ def _with_fixed_zeros(problem: Problem, free: NDArray[np.bool_]) -> Problem:
 def softmax_problem(
     X: Matrix, onehot: NDArray[np.bool_], weights: Vector, l2: float, intercept: bool
 ) -> Problem:
-    """-Σᵢ vᵢ log p(yᵢ | xᵢ) + (l2/2) ‖w‖², with ∇_y = Xᵀ v (p_y - [yᵢ = y]).
+    """-Σᵢ vᵢ log p(yᵢ | xᵢ) + (l2/2) ‖w‖², with the sample weights vᵢ.
 
-    The weight vector contains (w_y, b_y) for each class y.
+    The weight vector contains (w_y, b_y) for each class y. By w_y, ∇ = Xᵀ v (p_y - [yᵢ = y]) +
+    l2 w_y.
     """
     k, d = onehot.shape[1], X.shape[1]
     penalised = np.tile(np.arange(d + intercept) < d, k)

@@ -15,7 +15,8 @@ __all__ = ["MIN_VARIANCE", "Emission", "Observations"]
 Floats = NDArray[np.float64]
 
 MIN_VARIANCE = 1e-12
-"""The smallest limit of variances and rates. Squares of differences are less exact than this."""
+"""The smallest value of ``min_variance``. A smaller variance could be only a rounding error of
+squared differences."""
 
 
 class Observations(NamedTuple):
@@ -30,10 +31,11 @@ class Observations(NamedTuple):
 class Emission(ABC):
     """The distribution p(xₜ | yₜ) of the observation of a position, one for each state.
 
-    ``fit`` of the HMM calls `learn` once, then `statistics` and `maximise` with labels, or `start`
-    and in each iteration `log_likelihood`, `statistics` and `maximise` without labels. p is always
-    an array of shape (positions, states): the probability of each state at each position, times
-    the weight of the sequence.
+    ``fit`` of the HMM calls `learn` once. If all labels are known and ``is_hidden`` is False, it
+    then calls `statistics` and `maximise` once. Otherwise, it calls `start` once, and in each
+    iteration `log_likelihood`, `statistics` and `maximise`. In all methods, p is an array of shape
+    (positions, states): the probability of each state at each position, times the weight of the
+    sequence.
     """
 
     kind: ClassVar[str]
@@ -60,7 +62,7 @@ class Emission(ABC):
         """Set the first parameters of Baum–Welch; return the p that they come from.
 
         ``allowed`` is (positions, states): False where a label is known to be another one.
-        ``weight`` is (positions,): the sample weight, and the sum of each row of p.
+        ``weight`` is (positions,): the sample weight. Each row of p sums to the weight of its row.
         """
 
     @abstractmethod

@@ -17,7 +17,7 @@ __all__ = ["Categorical", "is_symbols"]
 
 
 class Categorical(TableEmission):
-    """A distribution over the symbols of the training data, and one symbol for all others.
+    """A distribution over the symbols of the training data and one symbol for all unknown ones.
 
     A sequence is a list of integers or strings, or an array of integers of shape (length,) or
     (length, 1).
@@ -121,7 +121,7 @@ class Categorical(TableEmission):
 
 
 def is_symbols(x: Any) -> bool:
-    """Return whether a sequence is an array or a list of integers, not of counts of features.
+    """Return whether the items of a sequence are integers, which are symbols; not rows of counts.
 
     >>> is_symbols(np.array([[1], [6]])), is_symbols([1, 6]), is_symbols(np.array([[1, 6]]))
     (True, True, False)

@@ -1,4 +1,4 @@
-"""k-means with some known labels: where Baum–Welch starts with continuous observations."""
+"""k-means with some known labels: its clusters are the start of Baum–Welch for vectors."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,17 +8,18 @@ from trellis.models.chain.emissions.base import Floats
 __all__ = ["cluster", "soft_clusters"]
 
 _SWEEPS = 20  # of Lloyd's algorithm; the start of Baum–Welch need not be a minimum
-# The probability of a position outside its cluster. With 0, a state that begins no sequence and
-# has no smoothing could never begin one.
+# The part of the probability of each position that is spread over all states. With 0, and without
+# smoothing, a state without a first position in its cluster would get p(y₀) = 0, and Baum–Welch
+# would never change it.
 _SPREAD = 0.05
 
 
 def soft_clusters(
     X: Floats, allowed: NDArray[np.bool_], weight: Floats, generator: np.random.Generator
 ) -> Floats:
-    """Return p, (positions, states): most of it at the cluster of each position.
+    """Return p, (positions, states), which is largest at the cluster of each position.
 
-    Rows sum to ``weight``. Only allowed states have p > 0.
+    Each row sums to its weight. Only allowed states have p > 0.
     """
     n_states = allowed.shape[1]
     p: Floats = np.full(allowed.shape, _SPREAD / n_states)
@@ -33,8 +34,9 @@ def cluster(
 ) -> NDArray[np.int64]:
     """Return the cluster of each row of X, (positions, dimensions), among its allowed clusters.
 
-    A row whose cluster is known is fixed, and its cluster begins at the mean of such rows. Other
-    clusters begin at rows far from all centres (k-means++). Dimensions are scaled to variance 1.
+    A row with only one allowed cluster stays in it. The first centre of a cluster is the mean of
+    such rows; if it has none, a row far from all other centres (k-means++). Dimensions are scaled
+    to variance 1.
 
     >>> X = np.array([[0.0], [0.2], [5.0], [5.2]])
     >>> allowed = np.array([[True, True], [True, True], [True, True], [True, False]])

@@ -1,4 +1,4 @@
-"""How often an HMM used each state and each pair of states: counted, or expected."""
+"""Counts of the states and pairs of states of an HMM: of known labels, or expected counts."""
 
 from typing import Any, NamedTuple, cast
 
@@ -20,7 +20,8 @@ __all__ = [
     "slice_rows",
 ]
 
-# Expected counts of a sequence of weight 0 get this weight: the sums over sequences do not change.
+# Replaces a sample weight of 0, because `expected_counts` needs positive weights. It is so small
+# that the sums over sequences do not change.
 _NO_WEIGHT = 1e-200
 
 
@@ -78,8 +79,8 @@ def expect_counts(
 ) -> UsageCounts:
     """Return expected counts by forward-backward in the native core: the E-step of Baum–Welch.
 
-    ``unary`` is log p(xₜ | yₜ), (positions, states); states that the labels exclude are set to
-    -inf in it.
+    ``unary`` is log p(xₜ | yₜ), (positions, states). It is changed in place: states that the labels
+    exclude get -inf.
     """
     if data.labels.allowed is not None:
         unary[~data.labels.allowed] = -np.inf
@@ -126,9 +127,10 @@ def slice_rows(rows: Floats, lengths: Any) -> list[Floats]:
 
 
 def join(parts: list[Floats]) -> Floats:
-    """Return consecutive parts of one array as that array; other arrays concatenated.
+    """Return the concatenation of arrays. If they are all parts of one array, return that array.
 
-    A copy would cost as much as the recursions, because the system clears each new page.
+    This avoids a copy, which would take as long as forward-backward, because the operating system
+    clears each new page of memory.
 
     >>> rows = np.ones((5, 2))
     >>> join(slice_rows(rows, [2, 3])) is rows, join([rows[:1], rows[3:]]).shape

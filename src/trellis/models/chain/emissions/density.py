@@ -12,10 +12,11 @@ __all__ = ["COVARIANCES", "covariance_shape", "full_matrices", "log_density"]
 Floats = NDArray[np.float64]
 
 COVARIANCES = ("diagonal", "full", "tied", "spherical")
-"""The kinds: variances, one matrix per Gaussian, one matrix for all, one variance per Gaussian."""
+"""The kinds of covariance. Each Gaussian has its own variances (diagonal), its own matrix (full) or
+one variance (spherical); with "tied", all Gaussians have the same matrix."""
 # Larger terms of expanded squares would have rounding errors above 1e-10.
 _MAX_TERM = 1e4
-# Rows that are computed at a time. Their (rows, Gaussians) temporaries stay in the second cache.
+# Rows that are computed at a time. Their temporary arrays (rows, Gaussians) stay in the L2 cache.
 _BLOCK = 1024
 
 
@@ -75,14 +76,16 @@ def _choose_squares(
 ) -> Callable[[Floats, Floats], None]:
     """Return a function that sets an array to -½ (constantⱼ + Σ_f (x_f - μ_jf)² π_jf).
 
-    The array is (positions, Gaussians), with at most _BLOCK rows. A matrix product computes the
-    expanded square if no term of it is large: then the rounding error is below 1e-10. Otherwise
-    it could lose all digits, so differences are squared.
+    π_jf is the precision of dimension f of Gaussian j. The array is (positions, Gaussians), with at
+    most _BLOCK rows. If no term of the expanded square is large, a matrix product computes it, with
+    a rounding error below 1e-10. Large terms could lose all digits, so then the differences are
+    squared.
     """
     d = means.shape[1]
     centre = means.mean(axis=0)
     centred = means - centre
-    columns = np.ascontiguousarray(X.T)  # the largest of each row of it takes a tenth of the time
+    # The maximum of each row of this copy takes a tenth of the time of that of each column of X.
+    columns = np.ascontiguousarray(X.T)
     largest = np.maximum(columns.max(axis=1) - centre, centre - columns.min(axis=1))
     largest = np.maximum(largest, np.abs(centred).max(axis=0))
     constants = constant + (np.square(centred) * precisions).sum(axis=1)

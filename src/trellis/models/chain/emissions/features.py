@@ -24,7 +24,7 @@ class _Values(NamedTuple):
 
 
 class Features(TableEmission):
-    """Symbols that the feature map of `CRF` computes: words, dicts, lists, arrays or a spec."""
+    """Bags of features, which a feature map computes, as for `CRF`, from tokens of any type."""
 
     kind: ClassVar[str] = "features"
     no_samples: ClassVar[str] = 'tokens have features here; write HMM(emissions="categorical")'
@@ -76,8 +76,8 @@ class Features(TableEmission):
     ) -> Floats:
         """Give each symbol a random preference for states.
 
-        If all states were equal, they would get the same expected counts in every iteration. With
-        1e-3, every state is possible at positions without a known symbol.
+        If all states were equal, they would get the same expected counts in every iteration. The
+        1e-3 makes every allowed state possible, also at positions without a known symbol.
         """
         preferences = generator.exponential(size=(values.symbols.shape[1], allowed.shape[1]))
         p: Floats = allowed * (values.symbols @ preferences + 1e-3)

@@ -22,9 +22,10 @@ from trellis.models.chain.emissions.vectors import read_vectors
 
 __all__ = ["Gaussian", "Moments"]
 
-# If the variance is a smaller part of E[(x - c)²], its difference to (E[x] - c)² has lost digits.
+# The variance is the difference E[(x - c)²] - (E[x] - c)². If it is a smaller part of the first
+# term than this, the difference has lost digits.
 _MIN_SHARE = 1e-4
-# An eigenvalue that is a smaller part of the largest one can be lost by rounding in the matrix.
+# An eigenvalue that is a smaller part of the largest one can be only a rounding error.
 _MIN_RATIO = 1e-12
 
 
@@ -122,10 +123,10 @@ class Gaussian(Emission):
         self.covariances = np.where(kept, covariances, self.covariances)
 
     def _bounded(self, covariances: Floats) -> Floats:
-        """Return argmax Σⱼ of the likelihood with no eigenvalue below the limit.
+        """Return the Σⱼ of largest likelihood among those without an eigenvalue below the limit.
 
-        The likelihood of Σ, given the scatter S, is largest if Σ has the eigenvectors of S and its
-        eigenvalues, or the limit where they are smaller.
+        Given the scatter S, it has the eigenvectors of S, and the eigenvalues of S or, where they
+        are smaller, the limit.
         """
         limit = self.min_variance
         if self.covariance == "spherical":
@@ -173,8 +174,8 @@ class Gaussian(Emission):
 def _diagonal_scatter(centred: Floats, p: Floats, weight: Floats, offset: Floats) -> Floats:
     """Return Σₜ pₜⱼ (xₜ - mean)², shape (states, d); centred is x - c, offset is mean - c.
 
-    It is E[(x - c)²] - offset², times the weight, which one matrix product computes. Where that
-    difference has lost digits, the squares are summed as they are defined.
+    One matrix product computes it as weight · (E[(x - c)²] - offset²). Where this difference has
+    lost digits, the squares of the definition are summed.
     """
     squares = p.T @ np.square(centred)
     scatter: Floats = squares - weight[:, None] * np.square(offset)

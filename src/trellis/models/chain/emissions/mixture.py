@@ -21,7 +21,7 @@ class _Statistics(NamedTuple):
     weights: Floats
     """(states, mixtures) Σₜ pₜⱼ p(m | xₜ, j)."""
     moments: Moments
-    """Of all Gaussians."""
+    """The moments of all Gaussians."""
 
 
 class Mixture(Emission):
@@ -95,7 +95,7 @@ class Mixture(Emission):
         return _Statistics(responsibilities.sum(axis=0), self.gaussians.statistics(values, flat))
 
     def maximise(self, statistics: Any) -> None:
-        """Set the weights to their shares, and the Gaussians to their moments."""
+        """Set each weight to its share in its state, and the Gaussians by their moments."""
         totals = statistics.weights.sum(axis=1, keepdims=True)
         uniform = np.full(statistics.weights.shape, 1.0 / self.n_mixtures)
         shares = statistics.weights / np.where(totals > 0, totals, 1.0)

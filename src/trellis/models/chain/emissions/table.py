@@ -1,4 +1,4 @@
-"""Tables of log p(symbol | y), smoothed relative counts: the part of emissions of symbols."""
+"""Tables of log p(symbol | y) from smoothed counts: the base class of emissions of symbols."""
 
 from abc import abstractmethod
 from typing import Any
@@ -20,9 +20,10 @@ def log(p: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class TableEmission(Emission):
-    """p(v | y) = (#(v, y) + s) / (#(y) + s (V + 1)), with one row for all unknown symbols.
+    """p(v | y) = (#(v, y) + s) / (#(y) + s (V + 1)) for V symbols v, with the smoothing s.
 
-    Subclasses return the counts #(v, y), shape (symbols, states), as their statistics.
+    The additional 1 is for one more row, of all unknown symbols. The method ``statistics`` of
+    subclasses returns the counts #(v, y), shape (symbols, states).
     """
 
     log_probabilities: Floats

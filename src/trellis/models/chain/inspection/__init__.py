@@ -1,4 +1,4 @@
-"""What a fitted chain model says about its weights and decisions."""
+"""The weights of a fitted chain model as tables, and explanations of its decisions."""
 
 from trellis.models.chain.inspection.explanations import (
     Contribution,

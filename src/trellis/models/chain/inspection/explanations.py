@@ -81,8 +81,8 @@ class Explanation(NamedTuple):
     runner_up: Any
     runner_up_probability: float
     contributions: list[Contribution]
-    """Sorted, largest difference first. ``transition:`` entries are transitions from and to the
-    labels of the neighbours."""
+    """Sorted, largest absolute difference first. ``transition:`` entries are transitions from and
+    to the labels of the neighbours."""
 
     def __str__(self) -> str:
         head = (
@@ -103,8 +103,8 @@ class Explanation(NamedTuple):
 class Explanations(list[Explanation]):
     """The decisions at all positions of a sequence. ``print`` shows at most ten lines.
 
-    They are the least certain positions, each with the two largest contributions: the difference
-    between the scores that a feature adds to the label and to the runner-up.
+    It shows the least certain positions, each with its two largest contributions. A contribution
+    is the score that a feature adds to the label minus the score that it adds to the runner-up.
     """
 
     def __init__(self, explanations: Iterable[Explanation], words: list[str]) -> None:
@@ -198,7 +198,8 @@ class Inspection(FeatureVectors, SpanDecoding):
     def transition_scores(self) -> NDArray[np.float64]:
         """Return the score of each transition from row to column, shape (labels, labels).
 
-        Of order 2, it is the part of the label pair; ``trigrams_`` has the weights to add.
+        For ``order=2``, these are only the weights of label pairs; the score of three labels in a
+        row is the weight in ``trigrams_`` plus that of the last pair.
         """
         model: Any = self
         model._check_fitted()
@@ -329,7 +330,7 @@ class FeatureContributions:
             self.joint_names = self.features.joint_names()
 
     def at(self, t: int, labels: tuple[int, int]) -> list[Contribution]:
-        """Return the contributions at position t, largest difference first."""
+        """Return the contributions at position t, largest absolute difference first."""
         contributions = self.features_at(t, labels)
         before = self.chosen[t - 1] if t > 0 else None
         contributions += self.into(t, before, labels)

@@ -86,7 +86,7 @@ class FeatureVector:
     values: NDArray[np.float64]
     """(entries,)"""
     size: int
-    """The number of coordinates: that of the weights."""
+    """The number of coordinates, which is the number of weights."""
     _names: WeightNames = field(repr=False)
 
     @cached_property
@@ -126,7 +126,7 @@ class FeatureVector:
 
 
 class FeatureVectors:
-    """Mixin of `Inspection`."""
+    """Mixin of `Inspection`: the features of labellings, and the weights of edge features."""
 
     def joint_features(self, x: Any, y: Any) -> FeatureVector:
         """Φ(x, y) = Σₜ φ(x, t, yₜ₋₁, yₜ), the features of one labelled sequence.
@@ -189,8 +189,9 @@ class FeatureVectors:
     ) -> list[EdgeFeatureWeight]:
         """Return the n largest absolute weights of features of transitions, largest first.
 
-        They are those of all label bigrams, or of the bigrams from ``before`` and to ``after``.
-        With None, n is the number of all. The list is empty if the model has no such features.
+        With ``before``, ``after`` or both, only bigrams that start with the label ``before`` and
+        end with ``after`` are used. With n=None, all features are returned. The list is empty if
+        the model has no features of transitions.
 
         >>> from trellis import CRF
         >>> X, y = [["a", "b"], ["b", "b"]], [["A", "B"], ["B", "B"]]
@@ -241,8 +242,8 @@ def _build_vector(
 ) -> FeatureVector:
     """Return Σₜ Σ p(yₜ₋₁, yₜ) φ(x, t, yₜ₋₁, yₜ) of one sequence.
 
-    ``p`` is p(yₜ), (length, labels), and ``pairs`` p(yₜ₋₁, yₜ), (length - 1, labels, labels). Of
-    order 2, both are those of states.
+    ``p`` is p(yₜ), (length, labels), and ``pairs`` p(yₜ₋₁, yₜ), (length - 1, labels, labels). For
+    order 2, both are probabilities of states, not of labels.
     """
     layout: WeightLayout = model.layout_
     parts = []
@@ -255,7 +256,7 @@ def _build_vector(
     if len(pairs):
         bigrams = np.arange(len(layout.bigram)) + layout.states
         parts.append((bigrams, counts[layout.bigram]))
-    # Row 0 has no previous label, so its features have no weight.
+    # Position 0 has no previous label, so its pairs of labels have the probability 0.
     p_into = np.concatenate([np.zeros((1, len(counts))), pairs.reshape(len(pairs), len(counts))])
     if batch.edges is not None and layout.edge_begin is not None and len(pairs):
         edges, values = _expand(batch.edges, layout.edge_begin, layout.edge_bigram, p_into)
@@ -274,9 +275,9 @@ def _build_vector(
 def _expand(
     rows: SparseRows, begin: NDArray[np.int64], cells: Any, p: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the weights of all attributes of the rows, and value · p(cell of the weight).
+    """Return the indices of the weights of all attributes in the rows, and value · p of each.
 
-    A cell is a label or a bigram; p has shape (rows, cells).
+    p has shape (rows, cells). A weight belongs to an attribute and a cell: a label or a bigram.
     """
     row = np.repeat(np.arange(len(rows)), np.diff(rows.begin))
     value = np.ones(len(rows.id)) if rows.value is None else rows.value
