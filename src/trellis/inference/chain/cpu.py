@@ -113,7 +113,7 @@ def marginals(scores: ValidatedScores) -> Marginals:
 
 
 def _pairwise(scores: ValidatedScores, flat: Array) -> ArrayOrList:
-    """Compute the pairwise marginals. `flat` are the unary marginals of the first run, (rows, L)."""
+    """Compute the pairwise marginals. `flat`, (rows, L): the unary marginals of the first run."""
     pairs = scores.new_pairs()
     second_run = _forward_backward(scores, pairs=pairs)
     if not np.allclose(second_run.flat, flat, rtol=0.0, atol=1e-6):
