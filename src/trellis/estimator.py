@@ -69,7 +69,7 @@ class LightEstimator:
         return {p.name: p.default for p in parameters}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name; with ``deep``, also those of estimators in parameters."""
+        """Return the parameters by name; with ``deep``, also those of estimators in the values."""
         # Sorted by name, because checkpoints and model files store them in this order.
         params = {name: getattr(self, name) for name in sorted(self._defaults())}
         if deep:

@@ -114,7 +114,7 @@ def clear_leftovers(path: str | os.PathLike[str]) -> None:
             and _MIDDLE.fullmatch(entry.name[len(prefix) : -len(_SUFFIX)])
         ]
     for name in names:
-        # Another process may remove it first, or it may be the file of another user.
+        # An error is ignored: another process may have removed the file, or another user owns it.
         with contextlib.suppress(OSError):
             _remove_if_abandoned(target.with_name(name))
 

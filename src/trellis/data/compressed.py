@@ -63,7 +63,7 @@ def open_streams(file: Reads, packing: _Packing, head: bytes) -> Reads:
 def detect(head: bytes, name: str) -> _Packing | None:
     """Return the format of a file by its first `HEAD` bytes, or None if it is not compressed.
 
-    Raises DamageError for the rest of a compressed file whose first bytes are lost or changed.
+    Raises DamageError if the first bytes of a compressed file are missing, changed or incomplete.
 
     >>> detect(b"New York", "corpus.txt.gz") is None
     True

@@ -171,7 +171,7 @@ def iterate_numbered(
     [[1], [3]]
     """
     reader = BY_NAME[_validate_format(format, LABELLED)].iterate_numbered
-    assert reader is not None  # all formats of LABELLED have one
+    assert reader is not None  # all formats of LABELLED have this function
     columns = validate_columns(columns, format)
     codec = {"encoding": columns.encoding, "errors": "surrogateescape"}
     return reader(source, report, columns, codec)
@@ -195,7 +195,7 @@ def write(
 ) -> None:
     """Write a file with labels. ``scheme`` is the tagging scheme of y, which only markup uses."""
     writer = BY_NAME[_validate_format(format, WRITABLE)].write
-    assert writer is not None  # all formats of WRITABLE have one
+    assert writer is not None  # all formats of WRITABLE have this function
     writer(target, X, y, scheme)
 
 

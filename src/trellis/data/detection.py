@@ -12,8 +12,8 @@ from trellis.errors import FormatError
 
 __all__ = ["detect_labelled", "detect_unlabelled", "first_lines", "refuse_other_formats"]
 
-_MAX_LINES = 20  # the first lines may be comments or have no spans
-_MAX_BYTES = 1 << 15  # more than the first lines have
+_MAX_LINES = 20  # more than one, because the first lines may be comments or have no spans
+_MAX_BYTES = 1 << 15  # more than the first lines usually have
 _CONLLU_COLUMNS = 10
 
 
@@ -40,7 +40,7 @@ def first_lines(file: OpenFile, *, at_once: bool = False) -> list[str]:
                 break
     lines = text.split("\n")
     if not at_end and len(lines) > 1:
-        lines.pop()  # it may be incomplete
+        lines.pop()  # the last line may be incomplete
     return [line.rstrip("\r") for line in lines if line.strip()][:_MAX_LINES]
 
 

@@ -171,7 +171,7 @@ class OpenFile:
 
     @contextmanager
     def replay(self) -> Iterator[None]:
-        """Bytes that are read inside the block are read again after it."""
+        """Put the bytes that are read inside the ``with`` block back, to be read again after it."""
         self._record = []
         try:
             yield
@@ -222,7 +222,7 @@ def write(target: Target, pieces: Iterable[str]) -> None:
 
 
 def keep_mark(first: str) -> str:
-    """Return the first text of a file; a U+FEFF at its start is doubled, as `lines` removes one."""
+    """Return the first text of a file. A U+FEFF at its start is doubled: `lines` removes one."""
     return _BYTE_ORDER_MARK + first if first.startswith(_BYTE_ORDER_MARK) else first
 
 

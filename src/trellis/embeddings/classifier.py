@@ -306,8 +306,8 @@ class TextClassifier(EmbeddingModel):
 
         ``cutoff=n`` keeps only the n rows of largest length (0: all rows). ``dsub`` is the number
         of dimensions per code. ``norms`` encodes the lengths of rows separately; ``output`` encodes
-        W too. ``retrain`` is a file in the format of `fit`: the remaining rows are trained on it
-        before they are encoded.
+        W too. ``retrain`` is a file in the format of `fit`: if ``cutoff`` removes rows, the
+        remaining rows are trained on this file before they are encoded.
         """
         self._check_fitted()
         seed = seed_of(self.random_state)

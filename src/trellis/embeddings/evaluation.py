@@ -34,7 +34,7 @@ _BATCH = 4096  # questions per search; a larger batch needs more memory for scor
 
 
 class WordVectors(Protocol):
-    """The part of `trellis.Vectors` that is used here. `Vectors` itself imports this module."""
+    """The part of `trellis.Vectors` that is used here; `Vectors` imports this module."""
 
     words: list[str]
     matrix: NDArray[np.float32]

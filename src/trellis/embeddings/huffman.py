@@ -142,7 +142,7 @@ class HuffmanTree:
         return self.draw(_SHOWN_DEPTH)
 
     def _steps(self, word: str) -> slice:
-        """Return where the path of a word is; it is stored from the word to the root."""
+        """Return the slice of a word in the arrays of all paths, which run from word to root."""
         if word not in self._index:
             raise UnknownWordError(f"{word!r} is not in the tree")
         i = self._index[word]

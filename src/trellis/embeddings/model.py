@@ -176,7 +176,7 @@ class EmbeddingModel(Saved, Estimator):
 
     @property
     def output_(self) -> Table:
-        """W, (words or labels, vector_size); hierarchical softmax: rows of inner tree nodes."""
+        """W, (words or labels, vector_size). In hierarchical softmax, row n is inner node n."""
         self._check_fitted()
         return self._unpad(self._output)
 
@@ -197,7 +197,7 @@ class EmbeddingModel(Saved, Estimator):
         raise NotImplementedError
 
     def _warn(self, history: History, reason: str, stacklevel: int) -> None:
-        """Warn if a loss is not a number, or if there was nothing to predict, for this reason."""
+        """Warn if a loss is not a number, or if nothing was predicted; ``reason`` says why."""
         diverged = [
             loss
             for loss, terms in zip(history.losses, history.terms, strict=True)

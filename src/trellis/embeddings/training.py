@@ -86,7 +86,7 @@ def train(
 ) -> History:
     """Run all epochs. ``step`` is a method of the native trainer.
 
-    It returns the sum of the losses and the number of terms in the sum.
+    ``step`` trains on one slice; it returns the sum of the losses, and the number of terms in it.
     """
     words_before = corpus.chunk_words()  # (chunks + 1,): words before each chunk, then all words
     corpus_words = float(words_before[-1])
@@ -125,7 +125,7 @@ def train(
 
 
 def _slices(words_before: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Return (first, last) chunk of each slice; a slice has about `_SLICE` words."""
+    """Return the first chunk and the end (exclusive) of each slice of about `_SLICE` words."""
     first_chunks = np.searchsorted(words_before, np.arange(0, words_before[-1], _SLICE)).tolist()
     pairs = zip(first_chunks, [*first_chunks[1:], len(words_before) - 1], strict=True)
     # A chunk can be longer than a slice. Then two slices begin at the same chunk, and the first of

@@ -56,6 +56,9 @@ class Word2Vec(EmbeddingModel):
 
     negative sampling:  −log σ(V[w_i]·W[w_o]) − Σⱼ log σ(−V[w_i]·W[wⱼ]),  wⱼ ~ U(w)^exponent
 
+    w_i is a word of the text, w_o a word near it, wⱼ are random words, and U(w) is the share of the
+    word w in the text.
+
     >>> text = [["the", "cat", "purrs"], ["the", "dog", "barks"]] * 50
     >>> model = Word2Vec(8, min_count=1, n_jobs=1, random_state=0).fit(text)
     >>> model.vectors_["cat"].shape, model.vectors_.words[0]

@@ -28,7 +28,7 @@ from trellis.errors import FormatError, InputError
 
 __all__ = ["FullScore", "NGramModel", "Perplexity", "read"]
 
-MAX_EXPONENT = 308.0  # of a float
+MAX_EXPONENT = 308.0  # a larger power of 10 is not a finite float
 
 
 class FullScore(NamedTuple):
@@ -63,7 +63,7 @@ class NGramModel:
         """Path of the file, or None."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Like kenlm.Model, a model in another process is read from its file again.
+        # As in kenlm.Model, only the path is pickled: another process reads the file again.
         if self.path is None or not os.path.isfile(self.path):
             raise InputError(
                 f"the language model cannot be pickled: its file {self.path} no longer exists, "

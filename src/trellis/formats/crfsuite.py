@@ -255,7 +255,7 @@ class _Reader:
     def check_references(
         self, source: Array, number: int, count: int, field: str, name: bytes
     ) -> None:
-        """Validate the table with the numbers of the features of each source.
+        """Validate the table that lists the features of each source (attribute or label) by number.
 
         The features are sorted by source, so their numbers must count up from ``number``.
         """

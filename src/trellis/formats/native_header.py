@@ -312,7 +312,7 @@ def _parse_place(tensor: str, entry: Any) -> Place:
     if not _are_sizes(offsets) or len(offsets) != 2:
         raise FormatError(f"{tensor} has data_offsets {short(offsets)}: must be begin and end")
     dtype, (begin, end) = _DTYPES[name], offsets
-    # Sizes of 0 are skipped, because NumPy also fails for [0, 2**63].
+    # Sizes of 0 are skipped: NumPy cannot create an array of shape [0, 2**63] either.
     if math.prod(length for length in shape if length) * dtype.itemsize >= 2**63:
         raise FormatError(f"{tensor} has shape {short(shape)}: too large")
     size = math.prod(shape) * dtype.itemsize

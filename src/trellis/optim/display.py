@@ -88,7 +88,7 @@ def describe_iteration(
 
 
 def _choose_display(title: str) -> _Display:
-    ipython = sys.modules.get("IPython")  # a notebook has imported it
+    ipython = sys.modules.get("IPython")  # a notebook has already imported it
     shell = ipython.get_ipython() if ipython is not None else None
     # A terminal with IPython has a shell without a kernel.
     if getattr(shell, "kernel", None) is not None:

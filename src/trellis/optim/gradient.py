@@ -36,7 +36,7 @@ _ROUNDING = 8.0 * float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, eq=False)
 class GradientState:
-    """The state from which gradient descent resumes, with the same bits as without a stop."""
+    """The state from which gradient descent resumes. The result has the bits of an unbroken run."""
 
     w: Vector
     step: float

@@ -48,7 +48,7 @@ _SEARCHES = ("more-thuente", "backtracking", "strong-backtracking")
 
 @dataclass(frozen=True, eq=False)
 class LbfgsState:
-    """The state from which L-BFGS resumes, with the same bits as without a stop."""
+    """The state from which L-BFGS resumes. The result has the bits of an unbroken run."""
 
     w: Vector
     gradient: Vector

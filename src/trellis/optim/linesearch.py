@@ -229,7 +229,10 @@ def _next_step(
 
 
 def _cubic_terms(a: _Trial, b: _Trial) -> tuple[float, float]:
-    """Return θ and γ of the cubic through two trials. γ has the sign of b.step - a.step."""
+    """Return θ and γ of the cubic through two trials, as in MINPACK.
+
+    γ has the sign of b.step - a.step.
+    """
     theta = 3.0 * (a.loss - b.loss) / (b.step - a.step) + a.slope + b.slope
     size = max(abs(theta), abs(a.slope), abs(b.slope))
     if size == 0.0:

@@ -82,7 +82,7 @@ class Learner(SgdLearner, Protocol):
 
 @dataclass(eq=False)
 class OnlineState:
-    """The state of a solver between epochs. A resumed run gives the same bits as one run."""
+    """The state of a solver between epochs. A resumed run gives the bits of an unbroken run."""
 
     vectors: dict[str, Vector]  # "w" and the vectors that the rule registered, each (weights,)
     numbers: dict[str, float]

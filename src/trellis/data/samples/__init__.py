@@ -41,7 +41,7 @@ _SPLITS = ("train", "test", "all")
 _GENERATED_SPLITS = ("train", "held_out", "unseen")
 _TEST_EVERY = 4  # every fourth paragraph is in "test", or in "unseen"
 _DRAWS = {"train": 4, "held_out": 1, "unseen": 2}  # requests per pattern
-_TRIES = 10  # draws per request, until it is new
+_TRIES = 10  # draws for each new request: a draw may repeat an earlier request
 _SLOT = re.compile(r"\[([^\]]*)\]\((\w+)\)")
 
 Corpus = tuple[list[list[str]], list[list[str]]]

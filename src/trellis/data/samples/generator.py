@@ -133,7 +133,10 @@ class Draw:
         return text
 
     def _index(self, n: int) -> int:
-        """Return a number below n. Only ``random()`` is the same in every version of Python."""
+        """Return a random integer from 0 to n - 1, the same in every version of Python.
+
+        Only ``random()`` guarantees this; ``randrange()`` does not.
+        """
         return int(self._random.random() * n)
 
 

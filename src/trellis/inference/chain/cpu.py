@@ -113,7 +113,7 @@ def marginals(scores: ValidatedScores) -> Marginals:
 
 
 def _pairwise(scores: ValidatedScores, flat: Array) -> ArrayOrList:
-    """Compute the pairwise marginals. `flat` are the earlier unary marginals, (rows, L)."""
+    """Compute the pairwise marginals. `flat`, (rows, L): the unary marginals of the first run."""
     pairs = scores.new_pairs()
     second_run = _forward_backward(scores, pairs=pairs)
     if not np.allclose(second_run.flat, flat, rtol=0.0, atol=1e-6):
@@ -239,7 +239,7 @@ def kbest(scores: ValidatedScores, *, k: int) -> KBest:
     """Return the k best distinct paths and their scores, best first; fewer if fewer are allowed.
 
     In a padded batch, missing paths have labels -1 and score -inf. If no sequence has k paths, the
-    axis of the paths has the length of the largest number of paths.
+    axis of the paths is only as long as the largest number of paths.
 
     >>> best = kbest(np.array([[0.0, 2.0], [1.0, 0.0]]), np.zeros((2, 2)), k=2)
     >>> best.labels.tolist(), best.score.tolist()

@@ -80,7 +80,7 @@ def forward_log(row, scores, block: tl.constexpr, tile: tl.constexpr, best: tl.c
     dtype: tl.constexpr = alpha.dtype.element_ty
     i = tl.arange(0, block)
     inside = i < labels
-    tl.debug_barrier()  # a scaled walk may still be writing to alpha
+    tl.debug_barrier()  # threads may still be writing α of the scaled recursion
     x = tl.load(emissions + i, inside, NEVER).to(dtype)
     start = tl.load(scores.start + i, inside, NEVER).to(dtype)
     top = finite(tl.max(x, 0))

@@ -81,8 +81,8 @@ def validate_row(
 ):  # fmt: skip
     """Return the length of a row. Store the length, the status and (if masked) the order.
 
-    The pointers are those of the row. Without a mask and without lengths (`counted`), all steps are
-    used.
+    The pointers are those of the row. Without a mask and without lengths (`counted` is False), all
+    steps are used.
     Status flags: 1, the mask has a hole; 2, the length is not in 1 … T; 4, a tag is not in 0 … L-1.
     """
     i = tl.arange(0, 256)
@@ -267,7 +267,7 @@ def backward_kernel(
     length = clip_length(tl.load(row_lengths + b), steps)
     weight = tl.full([], 1.0, alpha.dtype.element_ty)
     if tagged:
-        weight = -weight  # the code below computes the gradient of log Z minus the tags' score
+        weight = -weight  # the value is log p; below, the gradient of -log p is computed
     emissions += b * e_row
     order += b * steps
     alpha += b * steps * labels
@@ -348,7 +348,7 @@ def trace_kernel(
     alpha, transitions, transposed, end, row_lengths, path, steps, labels,
     block: tl.constexpr, shared: tl.constexpr,
 ):  # fmt: skip
-    """Store the best path in path (B, T), from its last label to its first; 0 after the length.
+    """Compute the best path from its last label to its first; store it in path (B, T), padded by 0.
 
     The best predecessor is computed again, but only for the label on the path. Storing all
     predecessors in the forward pass would triple the instructions of all L² pairs.

@@ -168,6 +168,6 @@ def span_probability(
     u, A = _fold(unary, transition, start, end, mask)
     u_span, A_span = u.copy(), A.copy()
     u_span[first:last, span_label != label] = -np.inf
-    for t in range(max(first, 1), min(last + 1, len(u))):  # the steps into, inside and out of it
+    for t in range(max(first, 1), min(last + 1, len(u))):  # steps into, inside and out of the span
         A_span[t - 1][continues != (first < t < last)] = -np.inf
     return np.exp(log_partition(u_span, A_span) - log_partition(u, A))

@@ -1,9 +1,9 @@
 """The tables of the recursions: α, β, and the best scores with their back-pointers.
 
-They are for reading: inference does not need them. The numbers are logarithms in float64, whatever
-the dtype of the scores, because they grow with the length. They are exact for any scores: -inf
-means that there is no path. The padding of a batch has -inf, and -1 in the back-pointers. A
-sequence without an allowed path is not an error.
+The tables are for users who want to see them: inference does not need them. The numbers are
+logarithms in float64 for any dtype of the scores, because they grow with the length. They are exact
+for any scores: -inf means that there is no path. The padding of a batch has -inf, and -1 in the
+back-pointers. A sequence without an allowed path is not an error.
 """
 
 from __future__ import annotations

@@ -194,7 +194,7 @@ def sum_gradients(
 
 
 def _make_contiguous(batch: ChainBatch) -> list[Any]:
-    """Return the tensors as the kernels read them: only emissions, tags and mask have strides."""
+    """Return the tensors for the kernels: all are contiguous except emissions, tags and mask."""
     emissions, *tensors, tags, mask = batch
     if emissions.stride(2) != 1:
         emissions = emissions.contiguous()

@@ -81,11 +81,11 @@ def backward(
     out: Array | None = None,
     n_jobs: int | None = None,
 ) -> Array:
-    """weight[b] · ∂loss[b]/∂input, shape (T, B, V). It is written to `out` if that is not None.
+    """weight[b] · ∂loss[b]/∂input, shape (T, B, V). The result is written to `out` if it is given.
 
     For log-probabilities, ∂loss/∂input is -p(label at the frame | target). For logits, it is
-    softmax - p(label at the frame | target). It is 0 in the padding, and where the loss is
-    infinite. `log_norm` and `saved` are the two arrays that `forward` returned.
+    softmax - p(label at the frame | target). The gradient is 0 in the padding, and where the loss
+    is infinite. `log_norm` and `saved` are the two arrays that `forward` returned.
 
     >>> x = np.log([[[0.4, 0.6]], [[0.5, 0.5]]])
     >>> row = (np.array([[1]]), np.array([2]), np.array([1]), 0, False)

@@ -22,7 +22,7 @@ class Alignment(NamedTuple):
     labels: NDArray[np.int64]  # (T,): a label or the blank at each frame
     starts: NDArray[np.int64]  # (S,): the first frame of each symbol
     ends: NDArray[np.int64]  # (S,): one past the last frame of each symbol
-    confidence: NDArray[np.float64]  # (S,): exp of the mean log-probability over its frames
+    confidence: NDArray[np.float64]  # (S,): exp of a symbol's mean log-probability over its frames
     score: float  # the log-probability of the path
 
 
@@ -104,7 +104,7 @@ def greedy(
 ) -> Hypothesis | list[Hypothesis]:
     """Return the labelling of the path with the best label at each frame, and its log-prob.
 
-    It is not always the best labelling. In this example the best path is (blank, blank) with
+    This is not always the best labelling. In this example the best path is (blank, blank) with
     probability 0.36, but all other paths collapse to [1].
 
     >>> x = np.log([[0.6, 0.4], [0.6, 0.4]])
@@ -133,10 +133,11 @@ def beam_search(
     lengths: ArrayLike | None = None,
     n_jobs: int | None = None,
 ) -> list[Hypothesis] | list[list[Hypothesis]]:
-    """Return the `k` best labellings, best first. log_prob sums over the paths inside the beam.
+    """Return the `k` best labellings, best first; log_prob is the log of the sum over their paths.
 
-    After each frame, the `beam_width` best labellings are kept. At each frame, labels below
-    `min_log_prob` are skipped, except the best one. For a batch, the result has one list per row.
+    After each frame, the `beam_width` best labellings are kept; paths of other labellings are not
+    in the sums. At each frame, labels below `min_log_prob` are skipped, except the best one. For a
+    batch, the result has one list per row.
 
     >>> x = np.log([[0.6, 0.4], [0.6, 0.4]])
     >>> [(h.labels.tolist(), round(math.exp(h.log_prob), 2)) for h in beam_search(x, k=2)]

@@ -60,7 +60,10 @@ def _frames(input_lengths, T, B, ROWS: tl.constexpr):
 
 @triton.jit
 def _start(x, t, b, stride_t, stride_b, ALIGN: tl.constexpr):
-    """Return pointers to frames. The formula shows the compiler that ALIGN divides the strides."""
+    """Return pointers to frames. The formula shows the compiler that ALIGN divides the strides.
+
+    Then a thread can load ALIGN elements at once.
+    """
     return x + (t.to(tl.int64) * (stride_t // ALIGN) + b * (stride_b // ALIGN)) * ALIGN
 
 
@@ -120,7 +123,7 @@ def score_frames(
 
 @triton.jit
 def _softmax(row, column, mask, high, low, LOGITS: tl.constexpr):
-    """exp(x - log_norm) of some columns; 0 without LOGITS, for log-probabilities."""
+    """exp(x - log_norm) of some columns; 0 without LOGITS: the gradient has no softmax then."""
     x = tl.load(row + column, mask=mask & LOGITS, other=0.0).to(high.dtype)
     return tl.exp2((x - high - low) * LOG2E) if LOGITS else x
 

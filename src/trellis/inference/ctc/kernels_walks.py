@@ -183,7 +183,7 @@ def _add(terms, ENTROPY: tl.constexpr):
 
 @triton.jit
 def _arrive(walk, state, ENTROPY: tl.constexpr):
-    """Return the sums over predecessors: the next state without its frame's probabilities."""
+    """Return the sums over predecessors: the next state before the probabilities of its frame."""
     blanks, labels = state
     before = _shift(labels, walk.lane, ENTROPY)
     skipping = Paths(before.m, tl.where(walk.skip, before.k, IMPOSSIBLE), before.h)
@@ -232,7 +232,7 @@ def _load_scores(walk, scores, t, end):
 
 @triton.jit
 def _keep(walk, kept, row, blanks, labels, wanted):
-    """Store numbers of blanks and labels in a row of `kept`, only if `wanted` is true."""
+    """Store a number for each blank and label in a row of `kept`, only if `wanted` is true."""
     pointer = kept + row * (2 * walk.width)
     last = tl.where(wanted, walk.width - 1, -1)
     tl.store(pointer + walk.blank, blanks, mask=walk.blank <= last)

@@ -32,7 +32,7 @@ def _shift(row, by):
 
 
 def _forward(u, skip):
-    """α[t, s] = u[t, s] + log(α[t-1, s] + α[t-1, s-1] + α[t-1, s-2] if skip[s])."""
+    """α[t, s] = u[t, s] + log Σ exp of α[t-1, s], α[t-1, s-1] and, if skip[s], α[t-1, s-2]."""
     alpha = np.full(u.shape, -np.inf)
     alpha[0, :2] = u[0, :2]
     for t in range(1, len(u)):

@@ -2,8 +2,8 @@
 
 The states of a target y₁ … y_S are the symbols of the extended target – y₁ – y₂ – … y_S –: blanks
 at even indices, labels at odd ones, 2S + 1 in all. A path stays in its state or moves to the next
-one; it may skip a blank between different labels. The loss does not use these tables: they are for
-reading, float64 whatever the dtype of the scores.
+one; it may skip a blank between different labels. The tables are for users who want to see them:
+the loss does not use them. They are float64 for any dtype of the scores.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ __all__ = ["CTCPlan", "find_plan", "weighted_gradient"]
 
 _TILE = 1024  # elements per program: 8 per thread
 _FRAME_WARPS = 4  # warps of the kernels that are parallel over frames
-_MAX_WALK_WARPS = 16  # warps of a walk; up to 512 labels, each lane has one thread
+_MAX_WALK_WARPS = 16  # warps of a walk: 512 threads, one for each of up to 512 lanes
 
 # Names of tensors for the kernels; the head of kernels_frames.py explains them.
 _BATCH = ("x", "targets", "input_lengths", "target_lengths")
@@ -179,7 +179,8 @@ def _sizes(
         "COLUMNS": columns,
         "LABELS": min(power_of_two(width), _TILE // height),
         "LOGITS": logits,
-        # the largest power of two ≤ 16 that divides all strides of frames: a load's width
+        # The largest power of two ≤ 16 that divides all strides of frames: so many elements can be
+        # loaded at once.
         "ALIGN": gcd(16, *strides),
         "P": lanes,
         "BLOCK": min(16, max(1, 8192 // lanes)),

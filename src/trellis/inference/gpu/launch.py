@@ -234,9 +234,9 @@ def _launch_first(
 def _launch_compiled(compiled_kernels: Sequence[Any], calls: Sequence[tuple[int, Any]]) -> None:
     """Launch kernels that `_launch_first` has returned, each with its programs and arguments.
 
-    Pass the address of a tensor, not the tensor: for a tensor, Triton calls the driver. All other
-    integers must be the same as in the first launch. Alignments must be the same too if the kernel
-    is specialised on them.
+    Pass the address of a tensor, not the tensor: for a tensor, Triton calls the driver, which takes
+    time. All other integers must be the same as in the first launch. Alignments must be the same
+    too if the kernel is specialised on them.
     """
     stream = triton.runtime.driver.active.get_current_stream(torch.cuda.current_device())
     for (run, hidden, constants), (programs, arguments) in zip(

@@ -240,7 +240,7 @@ def spanning_forests(graph: FactorGraph) -> Choice:
     """Return for each spanning forest which factors it contains, bool (forests, factors).
 
     Every forest contains all factors of one variable, and every other factor is in at least one
-    forest. A factor of three or more variables joins as many trees.
+    forest. A factor of n variables joins n trees to one.
     """
     scopes: list[list[int]] = [row for e in graph.entries for row in e.variables.tolist()]
     has_one_variable = np.array([len(scope) == 1 for scope in scopes], dtype=np.bool_)

@@ -154,10 +154,10 @@ def _replace_infinities(energy: Energy) -> tuple[Doubles, Doubles]:
 
 
 def icm(graph: FactorGraph, *, initial: Any = None, max_iter: int = 1000) -> Best:
-    """Iterated conditional modes: set each label in turn to its best given the others.
+    """Iterated conditional modes: set each variable in turn to its best label, given the others.
 
-    It starts from ``initial``, or from the best label of each variable by its unary factors, and
-    stops at a local optimum, when no label changes.
+    The search starts from ``initial``, or from the best label of each variable by its unary
+    factors. It stops at a local optimum, when no label changes.
 
     >>> graph = FactorGraph.pairwise(np.zeros((2, 2)), [[0, 1]], [[1.0, 0.0], [0.0, 1.5]])
     >>> icm(graph).score, icm(graph, initial=[1, 1]).score

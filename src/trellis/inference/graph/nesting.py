@@ -118,7 +118,7 @@ def find_nested(graph: FactorGraph) -> list[Nested]:
         for i, (entry, rows) in enumerate(zip(graph.entries, _sharing_rows(graph), strict=True))
         for row in rows.tolist()
     ]
-    outer_of: dict[int, list[tuple[int, int, tuple[int, ...]]]] = {}  # by variable
+    outer_of: dict[int, list[tuple[int, int, tuple[int, ...]]]] = {}  # variable -> outer factors
     groups: dict[tuple[int, int, tuple[int, ...]], list[tuple[int, int]]] = {}
     for _, i, row, scope in sorted(scopes):  # the largest factors first
         candidates = min((outer_of.get(v, []) for v in scope), key=len)
