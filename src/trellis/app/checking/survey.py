@@ -54,7 +54,7 @@ class Survey:
         self.tokens = 0
         self.labels: dict[str, Places] = {}
         self.has_more_labels = False
-        """True if there are more than `MAX_LABELS` labels. Then only the first of them are counted."""
+        """True if there are more than `MAX_LABELS` labels; only as many are counted."""
         self.pairs: dict[Pair, Places] = {}
         self.wrong_lines = Places()
         self.empty_sequences = Places()

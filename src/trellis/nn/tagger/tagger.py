@@ -405,8 +405,8 @@ class NeuralTagger(SpanDecoding, Decoding, Estimator):
     def explain(self, x: Any) -> Explanations:
         """Compare the chosen label with the runner-up, for each position of one sequence.
 
-        The result has the type of that of `trellis.CRF.explain`. The network is one contribution;
-        further contributions are the features of a hybrid, the transitions, the start and the end.
+        The result is like that of `trellis.CRF.explain`. The network is one contribution; further
+        contributions are the features of a hybrid, the transitions, the start and the end.
         """
         self._check_fitted()
         x = self._sequences([x])[0]
