@@ -15,7 +15,7 @@ __all__ = ["Dataset", "FeatureOptions", "Part", "select_features"]
 
 
 # Number of sequences that are joined to one `Part`. Arrays for each sequence would need too much
-# memory, because each NumPy array takes about 300 bytes in addition to its values.
+# memory: even a short NumPy array takes about 300 bytes.
 _CHUNK = 512
 
 
