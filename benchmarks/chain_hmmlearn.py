@@ -117,8 +117,8 @@ def gains_table(name: str) -> Table:
     ]
     if name == "marginals":
         table.notes.append(
-            "hmmlearn is the faster of its log and scaling forms; only its C++ functions are "
-            "timed, without the posteriors"
+            "hmmlearn is the faster of its log and scaling forms; only its C++ functions are timed,"
+            " without the posteriors"
         )
     return table
 

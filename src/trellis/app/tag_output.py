@@ -43,7 +43,10 @@ class Writer(Protocol):
 
 
 def choose_output(output: str | None, format: str, on_terminal: bool) -> str:
-    """Return the output format: ``output``, or if it is None, the one that matches the input."""
+    """Return the output format: ``output``, or a default if it is None.
+
+    The default is inline on a terminal, otherwise the format that matches the input.
+    """
     if output is not None:
         return one_of(output, OUTPUTS, "--output")
     if on_terminal:

@@ -17,7 +17,7 @@ MEASURES = ("entropy", "margin")
 
 
 class Uncertain(NamedTuple):
-    """A sequence and its score; a higher score is less certain."""
+    """A sequence and its score; a higher score means that the model is less certain."""
 
     score: float
     order: int
@@ -28,8 +28,8 @@ class Uncertain(NamedTuple):
 def measure(model: Any, X: list[Any], name: str) -> NDArray[np.float64]:
     """Return the score of each sequence, shape (sequences,).
 
-    ``entropy`` is H(y | x) in nats, divided by the number of tokens: the cost of labelling a
-    sequence grows with its length, and so does H. ``margin`` is 1 - p(best) + p(second best).
+    ``entropy`` is H(y | x) in nats, divided by the number of tokens, because H and the cost of
+    labelling a sequence both grow with its length. ``margin`` is 1 - p(best) + p(second best).
     """
     if name == "entropy":
         scores: NDArray[np.float64] = model.entropy(X) / np.maximum([len(x) for x in X], 1)

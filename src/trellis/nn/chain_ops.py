@@ -74,7 +74,7 @@ class _Chain(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        *_, batch, status, engine = inputs  # the scores come first; only autograd reads them
+        *_, batch, status, engine = inputs  # before them: the scores, which only autograd reads
         value: Tensor
         value, saved = engine.run(batch, status)
         ctx.save_for_backward(*saved)
@@ -83,7 +83,7 @@ class _Chain(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, weight: Tensor) -> tuple[Any, ...]:
-        # This code makes few calls: it runs on PyTorch's backward thread, where Python is slow.
+        # Calls are avoided here: this code runs on PyTorch's backward thread, where Python is slow.
         saved = ctx.saved_tensors
         gradients = ctx.engine.gradients(saved, weight.detach())
         if torch.is_grad_enabled():

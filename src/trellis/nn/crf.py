@@ -293,7 +293,7 @@ class CRF(nn.Module):
         return not (emissions.is_cuda and torch.cuda.is_current_stream_capturing())
 
     def _rows_first(self, x: Any) -> Any:
-        """Return x with the batch as its first axis, or an invalid x as it is: it raises later."""
+        """Return x with the batch as its first axis; an invalid x is returned for later checks."""
         if self.batch_first or not isinstance(x, Tensor) or x.dim() < 2:
             return x
         return x.transpose(0, 1)

@@ -73,7 +73,7 @@ class _CTC(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        _, batch, status, entropy, engine = inputs  # the first is the input; only autograd reads it
+        _, batch, status, entropy, engine = inputs  # _ is batch.frames, which only autograd reads
         loss: Tensor
         loss, saved = engine.run(batch, status, entropy)
         ctx.save_for_backward(*saved)
@@ -82,7 +82,7 @@ class _CTC(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, weight: Tensor) -> tuple[Any, ...]:
-        # This code makes few calls: it runs on PyTorch's backward thread, where Python is slow.
+        # Calls are avoided here: this code runs on PyTorch's backward thread, where Python is slow.
         saved = ctx.saved_tensors
         gradients = ctx.engine.gradients(saved, weight.detach())
         if torch.is_grad_enabled():

@@ -123,7 +123,10 @@ def check_emissions(emissions: Tensor, num_tags: int, device: torch.device) -> N
 
 
 def check_batch(batch: Batch) -> Batch:
-    """Validate shapes, types and devices of mask, lengths and tags; return them with int64."""
+    """Validate shapes, types and devices of mask, lengths and tags.
+
+    Return the batch with lengths and tags converted to int64.
+    """
     emissions, lengths, mask = batch.emissions, batch.lengths, batch.mask
     if mask is not None:
         if lengths is not None:

@@ -114,7 +114,7 @@ def _list_edges(
 
 
 def _find_states(path: Sequence[int], states: list[int], n_frames: int) -> list[int]:
-    """Return the state of each frame: the first one with its label from the last state on."""
+    """Return the state of each frame: from the last state on, the first state with its label."""
     if len(path) != n_frames:
         raise InputError(f"the path has {len(path)} labels, but there are {n_frames} frames")
     rows: list[int] = []

@@ -17,7 +17,7 @@ __all__ = ["emissions"]
 _MIN_SHOWN = 0.02  # smaller probabilities have no cell: the file would be too large
 _MAX_NAME = 110.0  # largest width of a label name; longer names are cut
 _ROW_HEIGHT = 16.0
-_WIDTH = 900.0  # width of all frames together; but one frame has a width from 2 to 24
+_WIDTH = 900.0  # width of all frames together, if the width of a frame is then between 2 and 24
 
 
 def emissions(

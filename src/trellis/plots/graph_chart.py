@@ -124,7 +124,10 @@ def model_graph(
 
 
 def _find_middle(places: Sequence[Place]) -> Place:
-    """Return the middle of the variables of a factor, or a place above it if the factor skips."""
+    """Return the middle of a factor's variables.
+
+    If a factor skips variables of its row, its place is above the middle.
+    """
     columns, rows = zip(*places, strict=True)
     column, row = sum(columns) / len(places), sum(rows) / len(places)
     is_skip = len(set(rows)) == 1 and max(columns) - min(columns) > 1

@@ -330,7 +330,10 @@ def _encode_gold(
 
 
 def _choose_labels(p: NDArray[np.float64], needed_labels: set[int]) -> list[int]:
-    """Return the needed labels and the most probable others, at most `_MAX_ROWS` if possible."""
+    """Return the needed labels and the most probable other labels, `_MAX_ROWS` or fewer in all.
+
+    There are more if more labels are needed.
+    """
     max_probabilities = p.max(axis=0)
     other_labels = [
         y for y in np.argsort(-max_probabilities, kind="stable").tolist() if y not in needed_labels

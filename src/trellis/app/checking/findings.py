@@ -22,7 +22,7 @@ CHECKS = (
 )
 """The names of the checks."""
 
-_LONG = 5  # tokens; shorter sequences, such as "Yes .", occur in many texts
+_LONG = 5  # tokens: a copy of a shorter sequence, such as "Yes .", may be chance
 
 
 class Example(NamedTuple):

@@ -25,7 +25,7 @@ Pair = tuple[str | None, str | None]
 
 
 class Places:
-    """The number of occurrences of something, and the lines of the first ones."""
+    """The number of occurrences of something, and the lines of the first occurrences."""
 
     __slots__ = ("count", "first")
 
@@ -44,8 +44,8 @@ class Places:
 class Survey:
     """The facts about one file.
 
-    ``limit`` is the number of places that are stored of each kind. ``unknown`` is a label that
-    means that the label is not known.
+    ``limit`` is the number of places that are stored for each kind of finding. ``unknown`` is the
+    label of tokens whose true label is not known; it is not counted as a label.
     """
 
     def __init__(self, name: str, format: str, limit: int, unknown: str | None = None) -> None:
@@ -54,7 +54,7 @@ class Survey:
         self.tokens = 0
         self.labels: dict[str, Places] = {}
         self.has_more_labels = False
-        """True if there are more than `MAX_LABELS` labels; only the first ones are counted."""
+        """True if there are more than `MAX_LABELS` labels; only as many are counted."""
         self.pairs: dict[Pair, Places] = {}
         self.wrong_lines = Places()
         self.empty_sequences = Places()

@@ -98,7 +98,7 @@ def _predict(model: Any, path: Path, options: Options) -> tuple[list[Any], list[
     """Return (X, y, predicted labels) of a model, with the columns that it needs."""
     X, y = read_labelled(model, path, options.data, options.reading)
     unseen = count_unseen(y, map(str, model.classes_))
-    # a few unseen labels are usual, and affect both models equally
+    # A few unseen labels are usual, and mostly affect both models equally. They need no warning.
     if 2 * unseen.counts.total() >= unseen.total > 0:
         print_status(f"trellis: warning: {options.data}, for the model {path}: {unseen}")
     predicted = model.predict(X)

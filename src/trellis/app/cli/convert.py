@@ -95,7 +95,7 @@ def run(options: Options) -> None:
     X, y = corpus.read(options.source, options.source_format, options.layout)
     y, scheme = _convert_tags(y, options.scheme, options.source)
     try:
-        # The target may be the source: it is replaced only when everything is written.
+        # The target may be the same file as the source, so it is replaced at the end.
         with replacing(target) as file, files.packed(file, target) as stream:
             corpus.write(stream, X, y, format, scheme)
     except InputError as error:

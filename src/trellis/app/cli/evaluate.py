@@ -160,7 +160,7 @@ def _find_worst(model: Any, X: Any, y: Any, predicted: Any, count: int) -> list[
     log_likelihoods = model.log_likelihood(
         [X[n] for n in wrong_indices], [y[n] for n in wrong_indices]
     )
-    # The log-likelihood is divided by the length, because longer sequences have lower ones.
+    # The log-likelihood is divided by the length, because it is lower for longer sequences.
     order = np.argsort(log_likelihoods / [len(y[n]) for n in wrong_indices], kind="stable")[:count]
     return [
         {

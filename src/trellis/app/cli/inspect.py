@@ -94,7 +94,7 @@ def _make_record(model: Any, facts: Description, path: Path) -> dict[str, Any]:
 
 def _take_ends(items: list[Any], count: int) -> list[Any]:
     """Return the first and the last ``count`` items."""
-    # Without max, an item would be listed twice if there are fewer than 2 * count.
+    # Without max, some items would be listed twice if there are fewer than 2 * count items.
     return items[:count] + items[max(count, len(items) - count) :]
 
 

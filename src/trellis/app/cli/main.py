@@ -60,8 +60,8 @@ COMMANDS = Group(
 def main() -> None:
     """Run the command line of the process and exit."""
     reopen_closed()
-    # This must precede the import of any model. No command needs scikit-learn, and importing it
-    # takes a second.
+    # This call must come before the import of any model. No command needs scikit-learn, and
+    # importing it takes a second.
     run_without_sklearn()
     if hasattr(signal, "SIGPIPE"):  # in `trellis … | head`, exit without an error
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)

@@ -26,7 +26,7 @@ from trellis.app.cli.declarations import (
 
 __all__ = ["build_command", "build_group", "run_typer"]
 
-# Since version 0.26 Typer contains a copy of Click; before, it imported the package Click.
+# Since version 0.26 Typer contains a copy of Click; earlier versions import the package Click.
 _UsageError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 _SETTINGS: dict[str, Any] = {

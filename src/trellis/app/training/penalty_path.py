@@ -45,7 +45,7 @@ class PathData(NamedTuple):
     """The features and labels of sequences as arrays, which all splits and penalties share."""
 
     batch: FeatureBatch
-    """The sequences with labels, then those without."""
+    """The sequences with labels, then the sequences without labels."""
     labels: EncodedLabels
     features: FeatureMap
     """Maps each attribute to its number."""

@@ -185,7 +185,7 @@ class _FastText:
         return np.array(matrix, np.float32, order="C")
 
     def set_matrices(self, input_matrix: ArrayLike, output_matrix: ArrayLike) -> None:
-        """Replace both matrices; their number of dimensions may change."""
+        """Replace the input and the output matrix; the number of dimensions may change."""
         new_input = np.array(input_matrix, np.float32)
         new_output = np.array(output_matrix, np.float32)
         for name, matrix, n_rows in (
@@ -310,7 +310,10 @@ class _FastText:
         return self._predictor.best_of_lines(lines, prefix, k, float(threshold))
 
     def get_line(self, text: str | list[str], on_unicode_error: str = "strict") -> Any:
-        """Return the words and the known labels of a line; lists of both for a list of lines."""
+        """Return (words, known labels) of a line.
+
+        For a list of lines, return a list of word lists and a list of label lists.
+        """
         if isinstance(text, list):
             pairs = [self.get_line(line, on_unicode_error) for line in text]
             return [words for words, _ in pairs], [labels for _, labels in pairs]

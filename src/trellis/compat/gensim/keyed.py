@@ -164,7 +164,8 @@ class Keyed:
             return []  # gensim also returns an empty list
         keys, weights = _split_weights(positive, negative)
         mean = self.get_mean_vector(keys, weights, True, True, False)
-        # As in gensim, restrict_vocab overrides both clips, and clip_end=0 means the last row.
+        # As in gensim, restrict_vocab overrides clip_start and clip_end, and clip_end=0 means that
+        # the last row is included.
         clip = slice(0, restrict_vocab) if restrict_vocab else slice(clip_start, clip_end or None)
         rows = range(len(self.words))[clip]
         if indexer is not None and topn is not None:
@@ -210,9 +211,9 @@ class Keyed:
         topn: int | None = 10,
         restrict_vocab: int | None = None,
     ) -> Any:
-        """Return the words w of largest Π cos⁺(w, p) / (Π cos⁺(w, n) + 10⁻⁶), "3CosMul".
+        """Return the words w with the largest Π cos⁺(w, p) / (Π cos⁺(w, n) + 10⁻⁶), "3CosMul".
 
-        cos⁺ = (1 + cos) / 2; p are the positive keys and n the negative ones.
+        cos⁺ = (1 + cos) / 2; p are the positive keys and n the negative keys.
         """
         if topn is not None and as_integer(topn, "topn") < 1:
             return []

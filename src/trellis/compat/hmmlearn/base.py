@@ -134,7 +134,10 @@ class BaseHMM(Estimator):
             )
 
     def _needs_init(self, code: str, name: str) -> bool:
-        """Return whether _init sets the attribute ``name``; warn if that overwrites it."""
+        """Return whether `_init` sets the attribute ``name``; warn if it overwrites a value.
+
+        ``code`` is the letter of the attribute in ``init_params``.
+        """
         if code not in self.init_params:
             return not hasattr(self, name)
         if hasattr(self, name):

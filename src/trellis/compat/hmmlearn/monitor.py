@@ -10,7 +10,7 @@ import numpy as np
 __all__ = ["ConvergenceMonitor"]
 
 _logger = logging.getLogger(__name__)
-_ROUNDING = np.finfo(float).eps ** 0.5  # no warning if log p(x) falls by less: it is rounding
+_ROUNDING = np.finfo(float).eps ** 0.5  # log p(x) may fall by less without a warning
 
 
 class ConvergenceMonitor:

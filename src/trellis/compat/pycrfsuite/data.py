@@ -14,8 +14,8 @@ from trellis.models.chain.weights import WeightLayout
 __all__ = ["Dataset", "FeatureOptions", "Part", "select_features"]
 
 
-# Number of sequences that are joined to one `Part`: without joining, the arrays of each sequence
-# would take about 300 bytes more per array.
+# Number of sequences that are joined to one `Part`. Arrays for each sequence would need too much
+# memory: even a short NumPy array takes about 300 bytes.
 _CHUNK = 512
 
 
@@ -29,7 +29,7 @@ class Part(NamedTuple):
     attribute: NDArray[np.int32]
     """(entries,): the attributes of each position, of all sequences."""
     value: NDArray[Any] | None
-    """(entries,): their values, of the smallest type that holds them exactly; None: all are 1."""
+    """(entries,): the values of the attributes, in the smallest exact type; None: all are 1."""
     label: NDArray[np.int32]
     """(rows,): the label of each position."""
 
@@ -102,7 +102,7 @@ class Dataset:
             self._join_pending()
 
     def part(self, holdout: int, *, inside: bool) -> Part:
-        """Return the sequences inside the holdout group, or those outside if not ``inside``."""
+        """Return the sequences of the holdout group if ``inside``, else all other sequences."""
         self._join_pending()
         # The joined arrays replace the chunks, so that no second copy stays in memory.
         self._chunks = [all_data] = [Part.join(self._chunks)]

@@ -48,7 +48,7 @@ def train_passive_aggressive(task: Task) -> Vector:
     names = ("type", "c", "error_sensitive", "averaging", "max_iterations", "epsilon")
     task.send_parameters("Passive Aggressive", *names)
     learner, order, w, total = _create_learner(task)
-    # CRFsuite treats every other type as 0.
+    # CRFsuite treats every type except 1 and 2 as 0.
     variant = values["type"] if values["type"] in (1, 2) else 0
     steps = 1
 

@@ -79,7 +79,7 @@ class Tagger:
         return self._weights.layout.transition_matrix(self._weights.weights)
 
     def labels(self) -> list[str]:
-        """Return the labels of the model, in its order."""
+        """Return the labels, in the order of the model."""
         if self._model is None:
             raise ValueError(_CLOSED)
         return list(self._model.labels)

@@ -400,7 +400,7 @@ def build_ctcdecoder(
     """Return a decoder for these labels, with the language model of a file if a path is passed.
 
     ``unigrams`` are the known words. By default they are the words of an ARPA file that have a
-    back-off weight, as in pyctcdecode. To make all words of the file known, pass them.
+    back-off weight, as in pyctcdecode. To make all words of the file known, pass them all.
     """
     alphabet = Alphabet.build_alphabet(labels)
     if kenlm_model_path is None:

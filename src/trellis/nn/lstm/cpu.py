@@ -41,9 +41,9 @@ class Engine:
         return h, c, h_before
 
     def backward(self, d_h: Tensor, activations: Tensor, c: Tensor, u: Tensor) -> Tensor:
-        """Return the gradient of W x + b, shape (N, 8 · hidden), from that of h (N, 2 · hidden).
+        """Return the gradient of W x + b, (N, 8 · hidden), from the gradient of h, (N, 2 · hidden).
 
-        ``activations`` and ``c`` are those of `forward`.
+        ``activations`` and ``c`` are the results of `forward`; the activations are its ``gates``.
         """
         d_gates = torch.empty_like(activations)
         self._run(_core.lstm_backward, _as_arrays(d_h, activations, c, u), _as_arrays(d_gates))

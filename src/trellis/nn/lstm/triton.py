@@ -51,9 +51,9 @@ class Engine:
         return h, c, h_before
 
     def backward(self, d_h: Tensor, activations: Tensor, c: Tensor, u: Tensor) -> Tensor:
-        """Return the gradient of W x + b, shape (N, 8 · hidden), from that of h (N, 2 · hidden).
+        """Return the gradient of W x + b, (N, 8 · hidden), from the gradient of h, (N, 2 · hidden).
 
-        ``activations`` and ``c`` are those of `forward`.
+        ``activations`` and ``c`` are the results of `forward`; the activations are its ``gates``.
         """
         hidden = u.shape[2]
         d_gates = torch.zeros_like(activations)
@@ -177,7 +177,7 @@ def _backward_kernel(
     j = tl.arange(0, BLOCK)
     is_unit = j < H
     u += is_backward * 4 * H * H
-    # gradients of h and c from the step that follows in the recurrence; it is computed before this
+    # gradients of h and c from the step that follows in the recurrence, computed before this step
     dh_after = tl.zeros([BLOCK], tl.float32)
     dc = tl.zeros([BLOCK], tl.float32)
     for s in range(length):

@@ -1,8 +1,8 @@
 """Calibrated probabilities: p(y | x) ∝ exp(score(x, y) / T), with a temperature T.
 
 A network that fits its training data well is too certain of its errors. T > 1 makes it less
-certain. T does not change the best labelling. It minimises the mean of -log p(yₜ | x) over the
-labels of the development set.
+certain. T does not change the best labelling. The T is chosen that minimises the mean of
+-log p(yₜ | x) over the labels of the development set.
 """
 
 from collections.abc import Callable

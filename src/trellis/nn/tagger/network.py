@@ -157,7 +157,8 @@ class Network(nn.Module):
     def log_likelihood(self, batch: Batch, weights: Tensor | None = None) -> Tensor:
         """Return Σ weight · log p(tags | words) over the sequences of a batch.
 
-        ``weights`` (B,) are 1 if they are None. Only built-in heads support them.
+        ``weights`` (B,) are the weights of the sequences; None means that all are 1. Only built-in
+        heads support weights.
         """
         emissions = self(batch)
         if not self.has_builtin_head:

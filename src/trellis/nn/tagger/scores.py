@@ -192,7 +192,7 @@ def choose_metric(scoring: str | None, labels: list[Any]) -> Metric:
         try:
             return float(metric(*texts, **options))
         except InputError as error:
-            # The index of a sequence counts those of dev, not those of the training data.
+            # The error contains the index of a sequence in dev, not in the training data.
             raise InputError(f"dev: {error}") from None
 
     return score

@@ -352,7 +352,7 @@ class NeuralTagger(SpanDecoding, Decoding, Estimator):
                 run.restore(saved.arrays, saved.since_best)
 
     def _build_dev_score(self, dev: Any) -> DevScore | None:
-        """Return a function that scores the development set for a weight α; None without a set."""
+        """Return a function of α that scores the development set; None if there is no such set."""
         if dev is None:
             return None
         pairs = [(x, list(labels)) for x, labels in zip(*dev, strict=True) if len(labels)]
@@ -406,8 +406,8 @@ class NeuralTagger(SpanDecoding, Decoding, Estimator):
     def explain(self, x: Any) -> Explanations:
         """Compare the chosen label with the runner-up, for each position of one sequence.
 
-        The result is that of `trellis.CRF.explain`. The network is one contribution; the features
-        of a hybrid, the transitions, the start and the end are others.
+        The result is like that of `trellis.CRF.explain`. The network is one contribution; further
+        contributions are the features of a hybrid, the transitions, the start and the end.
         """
         self._check_fitted()
         x = self._sequences([x])[0]

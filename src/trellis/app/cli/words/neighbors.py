@@ -47,7 +47,7 @@ def run(options: Options) -> None:
     """
     vectors = load_vectors(options.vectors, options.limit, options.jobs)
     words = options.words or [word for line in sys.stdin for word in line.split()]
-    # All words in one call, which is much faster than one call per word.
+    # One call searches for all words, which is much faster than one call per word.
     neighbors = vectors.nearest_each(words, options.k)
     pairs = list(zip(words, neighbors, strict=True))
     if options.as_json:

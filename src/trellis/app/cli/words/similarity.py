@@ -54,8 +54,8 @@ def run(options: Options) -> None:
         else:
             show(f"{cosine:.4f}")
         return
-    # As in fastText, an unseen word has a vector, the mean of its n-grams. With --restrict, it has
-    # none: the pair is skipped.
+    # As in fastText, an unseen word gets a vector from its n-grams. With --restrict, it counts as
+    # unknown, and its pairs are skipped.
     with_unseen = options.restrict is None
     scores = vectors.evaluate_similarity(test, restrict=options.restrict, with_unseen=with_unseen)
     if options.as_json:
