@@ -134,7 +134,7 @@ class ChainBinding {
     run<Purpose::paths>([&](const ChainBatch<T>& c) { c.entropy(result.data(), outcome(outcomes)); });
   }
 
-  // Draws n paths. uniforms and labels hold n numbers per row; those of sequence i begin at n *
+  // Draws n paths. uniforms and labels hold n numbers per row; the numbers of sequence i begin at n *
   // rows_before[i].
   void sample(Integers rows_before, In<double, 1> uniforms, Out<std::int64_t, 1> labels,
               Out<std::int64_t, 2> outcomes) const {

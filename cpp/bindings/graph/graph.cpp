@@ -136,8 +136,8 @@ class GraphBinding {
     return LocalUpdates(graph_, tables.data()).score(assigned.data());
   }
 
-  // Computes, for each variable, the scores of its labels given the labels of all others; out is indexed
-  // by first_label.
+  // Computes, for each variable, the scores of its labels given the labels of all other variables; out
+  // is indexed by first_label.
   void conditionals(Doubles tables, In<std::int64_t> labels, Out<double> out) const {
     check(tables, 1);
     const Indices assigned = checked_labels(labels, 1);

@@ -99,7 +99,7 @@ class ChainBatch {
           scaled_group(g, out, memory, chunk_counts);
         }
         // Scaled counts lack the factor exp(transition), but counts in log space contain it. So the
-        // scaled counts are multiplied before those in log space are added.
+        // scaled counts are multiplied before the counts in log space are added.
         if (chunk_counts != nullptr && s_.weight != nullptr) {
           for (std::int64_t i = 0; i < square; ++i) chunk_counts[i] *= s_.weight[i];
         }
@@ -239,7 +239,8 @@ class ChainBatch {
   }
 
  private:
-  // The cost of a group for PollEvery. Kernels poll too; this covers many short sequences.
+  // The cost of a group for PollEvery. Kernels poll too, but each call of a kernel counts from 0 again,
+  // so calls for short sequences never poll.
   static constexpr std::int64_t kPollCost = 1 << 14;
   static constexpr std::int64_t kForwardRows = 64;  // rows per block when only log Z is requested
 

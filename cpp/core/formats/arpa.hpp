@@ -5,7 +5,7 @@
 //     \1-grams:         log10 p, the words, and log10 of the back-off weight unless it is 0
 //     -1.2	the	-0.3
 //     \end\             fields are separated by tabs or spaces; lines before \data\ are comments
-// Declared counts are only compared with the actual ones. They do not decide how much memory is
+// Declared counts are only compared with the actual counts. They do not decide how much memory is
 // allocated, because a damaged file may declare any count.
 #pragma once
 

@@ -77,7 +77,8 @@ class WordSegments {
   WordSegments(const Point* text, std::size_t size, const WordClassTable& classes)
       : text_(text), size_(size), classes_(classes) {}
 
-  // Calls use(end) for each segment; the first begins at 0, the next ones where the last has ended.
+  // Calls use(end) for each segment; the first segment begins at 0, each later one where the previous
+  // ends.
   template <class Use>
   void for_each_segment(const Use& use) {
     for (std::size_t i = 0; i < size_;) use(i = segment_end(i));
