@@ -257,8 +257,8 @@ class ChainBatch {
     });
   }
 
-  // Returns the number of partial sums of the counts. It depends on the batch alone, never on the number
-  // of threads, because it decides the order of the additions.
+  // Returns the number of partial sums of the counts, which decides the order of the additions. It
+  // depends on the batch alone, so that the result has the same bits for any number of threads.
   std::int64_t reduction_chunks() const {
     const std::int64_t bytes = static_cast<std::int64_t>(s_.labels) * s_.stride * 8;
     constexpr std::int64_t kMaxBytes = std::int64_t{64} << 20;  // bytes of all partial sums together

@@ -26,7 +26,7 @@ namespace trellis::TRELLIS_ISA {
 // The rows of scratch memory; see pair_scratch_size().
 struct PairRows {
   double* alpha;  // (longest, states, kLanes)
-  double* beta;   // (2, states, kLanes): of this position and of the one before
+  double* beta;   // (2, states, kLanes): of this position and of the position before
   double* sum;    // (longest, labels, kLanes): the sum of alpha over the states of a label
   double* w;      // (longest, labels, kLanes): exp(score - largest score) / sum of alpha before scaling
   double* row;    // (2, labels, kLanes): p(y_t), and the part of beta that all states of a label share

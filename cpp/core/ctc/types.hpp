@@ -10,7 +10,7 @@
 
 namespace trellis {
 
-// The largest finite score. The loss of a row with a larger one is NaN: the sum of 10^7 scores within
+// The largest finite score. The loss of a row with a larger score is NaN: the sum of 10^7 scores within
 // this limit is finite.
 inline constexpr double kLargestCtcScore = 1e300;
 

@@ -122,7 +122,7 @@ class TemplateExtractor {
 
   // learn() and find() append the rows of one sequence. learn() adds unknown attributes to the tables,
   // find() omits them. `known` has the derived values of numbers below known.size(), `fresh` those of
-  // the others.
+  // larger numbers.
   void learn(const TokenRange& x, const DerivedValues& known, Memory& memory, ExtractedRows& out) {
     const std::int64_t length = x.length();
     fill(x, known, known, memory);

@@ -23,7 +23,7 @@ class WordClassTable {
  public:
   static constexpr std::uint8_t kPictographic = 0x80;
 
-  // The tables, made at their first use.
+  // Return the tables, which are built at their first use.
   static const WordClassTable& standard() {
     static const WordClassTable table(&WordClassRow::standard);
     return table;
