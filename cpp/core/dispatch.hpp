@@ -1,7 +1,7 @@
 // The kernels of one instruction set as a table of function pointers, and the choice of a table.
 //
 // cpp/isa/kernels.cpp defines one table per instruction set (TRELLIS_ISAS in CMakeLists.txt). The best
-// one that the CPU supports is used; tests choose others.
+// table that the CPU supports is used; tests choose other tables.
 #pragma once
 
 #include <atomic>
@@ -65,7 +65,8 @@ extern const Kernels kernels;
 inline std::vector<const Kernels*> available_kernels() {
 #if defined(TRELLIS_X86)
   std::vector<const Kernels*> tables{&isa_v2::kernels};
-  // x86-64-v3 and -v4 require more features than these, but no CPU has these without the others.
+  // x86-64-v3 and -v4 require more features than are checked here, but every CPU with the checked
+  // features has the remaining ones.
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
       __builtin_cpu_supports("bmi2")) {
     tables.push_back(&isa_v3::kernels);

@@ -1,8 +1,8 @@
 // Fault injection for tests: counts the allocations of the module, and makes chosen ones fail.
 //
 // This file replaces operator new and delete of the module. CMake compiles it only with TRELLIS_FAULTS
-// and then links the standard library statically, so that its strings allocate here too. All functions
-// use malloc and free, so memory may be freed by code outside of the module.
+// and then links the standard library statically, so that its strings use these operators too. All
+// functions use malloc and free, so memory may be freed by code outside of the module.
 #include <nanobind/nanobind.h>
 
 #include <atomic>

@@ -81,8 +81,9 @@ namespace {
 using Lengths = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using LengthsOut = nb::ndarray<std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// Writes the lengths of a list of arrays, and returns their number of labels. Returns 0 if an array is
-// empty, differs from the others, or must be converted first: then the caller takes the slow path.
+// Writes the lengths of a list of arrays, (length, labels), and returns their number of labels. Returns
+// 0 if an array is empty, has other labels or another dtype than the first array, or must be converted
+// first. Then the caller takes the slow path.
 std::int64_t scan_arrays(const nb::list& arrays, const LengthsOut& lengths) {
   require(lengths.shape(0) == arrays.size(), "lengths must have one entry per array");
   PyObject* const* items = PySequence_Fast_ITEMS(arrays.ptr());

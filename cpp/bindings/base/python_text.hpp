@@ -22,8 +22,8 @@ namespace trellis {
   throw SequenceError(sequence, "sequence {sequence}, " + message);
 }
 
-// Clears the current Python exception if it is one of the expected types. Throws all others, such as
-// KeyboardInterrupt and MemoryError.
+// Clears the current Python exception if it has one of the expected types. Throws any other exception,
+// such as KeyboardInterrupt or MemoryError.
 inline void clear_expected(std::initializer_list<PyObject*> expected) {
   for (PyObject* type : expected) {
     if (PyErr_ExceptionMatches(type) != 0) return PyErr_Clear();

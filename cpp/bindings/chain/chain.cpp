@@ -62,8 +62,8 @@ class ChainBinding {
         [&](const ChainBatch<T>& c) { c.log_partition(log_z.data(), outcome(outcomes)); });
   }
 
-  // Methods with one row of results per position return them split into sequences, or None if unary is
-  // one array.
+  // Methods with one row of results per position return a list with the rows of each sequence, or None
+  // if unary is one array.
   nb::object marginals(const nb::object& rows, std::optional<Out<T, 3>> pairwise,
                        std::optional<Integers> pairwise_starts, std::optional<Out<double, 2>> counts,
                        Out<double, 1> log_z, Out<std::int64_t, 2> outcomes,
@@ -134,7 +134,7 @@ class ChainBinding {
     run<Purpose::paths>([&](const ChainBatch<T>& c) { c.entropy(result.data(), outcome(outcomes)); });
   }
 
-  // Draws n paths. uniforms and labels hold n numbers per row; those of sequence i begin at n *
+  // Draws n paths. uniforms and labels hold n numbers per row; the numbers of sequence i begin at n *
   // rows_before[i].
   void sample(Integers rows_before, In<double, 1> uniforms, Out<std::int64_t, 1> labels,
               Out<std::int64_t, 2> outcomes) const {

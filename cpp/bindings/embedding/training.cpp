@@ -210,7 +210,8 @@ class Trainer {
     training_.emplace(model_, longest, std::move(hot));
   }
 
-  // Trains on the sentences of chunks [first, last); returns the loss and its number of terms.
+  // Trains on the sentences of chunks [first, last); returns the sum of the losses, and its number of
+  // terms.
   std::pair<double, double> sentences(Corpus& corpus, std::int64_t first, std::int64_t last,
                                       double first_rate, double last_rate, double seen, double total,
                                       std::uint64_t seed, std::int64_t loss_every, int threads) {

@@ -83,7 +83,7 @@ class Extractor {
     return {arrays(std::move(out.rows)), arrays(std::move(out.edges))};
   }
 
-  // Does the same without learning: unknown attributes are omitted.
+  // Returns rows as learn() does, but adds nothing: unknown attributes are omitted.
   std::tuple<RowArrays, RowArrays> extract(nb::handle sequences, int threads) const {
     require(threads > 0, "threads must be positive");
     StringTable fresh;
@@ -383,8 +383,8 @@ class Extractor {
     return x;
   }
 
-  // Does the same without changing this object: new values are added to `fresh`, and are numbered after
-  // the known ones.
+  // Returns numbers as encode() does, but does not change this object: new values are added to `fresh`,
+  // and their numbers follow those of the known values.
   EncodedTokens encode_known(nb::handle sequences, StringTable& fresh) const {
     EncodedTokens x;
     x.columns.resize(columns_);

@@ -69,7 +69,8 @@ class GraphBinding {
     const ReleasedGil release;
     Exact run(graph_, planned(), tables.data(), threads);
     run.collect<true>(score.data());
-    // The search reads the labels that it has written, so they are private until it ends.
+    // The search reads labels that it has written. Another thread could change the caller's array, so
+    // the labels are private until the search ends.
     Indices best(static_cast<std::size_t>(graph_.variables()));
     run.best(best.data());
     std::copy(best.begin(), best.end(), labels.data());
@@ -136,8 +137,8 @@ class GraphBinding {
     return LocalUpdates(graph_, tables.data()).score(assigned.data());
   }
 
-  // Computes, for each variable, the scores of its labels given the labels of all others; out is indexed
-  // by first_label.
+  // Computes, for each variable, the scores of its labels given the labels of all other variables; out
+  // is indexed by first_label.
   void conditionals(Doubles tables, In<std::int64_t> labels, Out<double> out) const {
     check(tables, 1);
     const Indices assigned = checked_labels(labels, 1);
@@ -217,7 +218,7 @@ class GraphBinding {
     require(!factor || size(*factor) == graph_.entries.back(), "factor marginals have the wrong size");
   }
 
-  // Returns a validated copy of labels, (rows, variables). They index tables.
+  // Returns a validated copy of labels, (rows, variables). The core uses them as indices of tables.
   template <class Array>
   Indices checked_labels(const Array& array, Index rows) const {
     Indices labels = copy_of(array);

@@ -179,7 +179,7 @@ class Scorer {
 
   int labels() const { return layout_.labels; }
 
-  // Does the same for a few rows, on the caller's thread; out is (rows, labels).
+  // Computes the scores of a few rows, on the caller's thread; out is (rows, labels).
   void scores_here(const SparseRows& rows, double* out) const {
     kernels().loglinear.score_ids(plan(), places_.data(), layout_.attributes, table_.get(), w_.data(),
                                   rows.begin, rows.id, rows.value, rows.rows, out);

@@ -25,7 +25,7 @@ class FileError : public std::runtime_error {
 };
 
 // A file that is created at the first write. On POSIX it has no name while it is used, so it disappears
-// with the process, however that ends.
+// with the process, however the process ends.
 class TemporaryFile {
  public:
   explicit TemporaryFile(std::string folder) : folder_(std::move(folder)) {}

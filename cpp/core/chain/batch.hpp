@@ -99,7 +99,7 @@ class ChainBatch {
           scaled_group(g, out, memory, chunk_counts);
         }
         // Scaled counts lack the factor exp(transition), but counts in log space contain it. So the
-        // scaled counts are multiplied before those in log space are added.
+        // scaled counts are multiplied before the counts in log space are added.
         if (chunk_counts != nullptr && s_.weight != nullptr) {
           for (std::int64_t i = 0; i < square; ++i) chunk_counts[i] *= s_.weight[i];
         }
@@ -239,7 +239,8 @@ class ChainBatch {
   }
 
  private:
-  // The cost of a group for PollEvery. Kernels poll too; this covers many short sequences.
+  // The cost of a group for PollEvery. Kernels poll too, but each call of a kernel counts from 0 again,
+  // so calls for short sequences never poll.
   static constexpr std::int64_t kPollCost = 1 << 14;
   static constexpr std::int64_t kForwardRows = 64;  // rows per block when only log Z is requested
 
@@ -256,8 +257,8 @@ class ChainBatch {
     });
   }
 
-  // Returns the number of partial sums of the counts. It depends on the batch alone, never on the number
-  // of threads, because it decides the order of the additions.
+  // Returns the number of partial sums of the counts, which decides the order of the additions. It
+  // depends on the batch alone, so that the result has the same bits for any number of threads.
   std::int64_t reduction_chunks() const {
     const std::int64_t bytes = static_cast<std::int64_t>(s_.labels) * s_.stride * 8;
     constexpr std::int64_t kMaxBytes = std::int64_t{64} << 20;  // bytes of all partial sums together

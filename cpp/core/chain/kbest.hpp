@@ -52,7 +52,7 @@ class KBest {
         poll.step();
         here[b] = 0;
         if (unary(t, b) == -kInfinity) continue;
-        for (int a = 0; a < labels_; ++a) {  // both terms are at most k, which the caller limits to 2^36
+        for (int a = 0; a < labels_; ++a) {  // the sum fits: the caller limits k to 2^36
           if (transition(t, a, b) > -kInfinity) here[b] = std::min(k_, here[b] + before[a]);
         }
       }

@@ -5,13 +5,14 @@
 // e_t(c) = exp(score of c at t). Then
 //     g_t(b, c)  = sum over states s of b of alpha_{t-1}(s) value(s, c)
 //     alpha_t(r) = e_t(c) * sum over the bigrams (b, c) that lead to r of exp(bigram) g_t(b, c)
-// and likewise backwards. Where no trigram ends with (b, c), g is the sum of alpha over the states of b,
-// which is computed once. So the work is proportional to the number of bigrams, plus the number of
-// states before each bigram that ends a trigram. All terms are positive, so no digits cancel.
+// and the backward pass has the same form. Where no trigram ends with (b, c), g is the sum of alpha over
+// the states of b, which is computed once. So the work is proportional to the number of bigrams, plus
+// the number of states before each bigram that ends a trigram. All terms are positive, so no digits
+// cancel.
 //
 // As in chain/scaled.hpp, alpha is exact as long as it does not underflow. Each factor is at least
-// e^-kWidestScores (loglinear/pair_chain.hpp checks the weights), and a lane with a smaller factor or
-// with an alpha below kTinyAlpha is inexact.
+// e^-kWidestScores (loglinear/pair_chain.hpp checks the weights). A lane with a smaller factor or with
+// an alpha below kTinyAlpha is marked as inexact.
 #pragma once
 
 #include "base/poll.hpp"
@@ -25,7 +26,7 @@ namespace trellis::TRELLIS_ISA {
 // The rows of scratch memory; see pair_scratch_size().
 struct PairRows {
   double* alpha;  // (longest, states, kLanes)
-  double* beta;   // (2, states, kLanes): of this position and of the one before
+  double* beta;   // (2, states, kLanes): of this position and of the position before
   double* sum;    // (longest, labels, kLanes): the sum of alpha over the states of a label
   double* w;      // (longest, labels, kLanes): exp(score - largest score) / sum of alpha before scaling
   double* row;    // (2, labels, kLanes): p(y_t), and the part of beta that all states of a label share
@@ -63,8 +64,8 @@ TRELLIS_INLINE Lanes maximum(const Lanes& a, const Lanes& b) {
   return each_lane(a, b, [](Vec x, Vec y) __attribute__((always_inline)) { return max(x, y); });
 }
 
-// Gathers the scores of position t, with those of start and end: (labels, kLanes), 0 in the lanes of
-// sequences that have ended.
+// Gathers the scores of position t, plus start and end scores, into `to`, (labels, kLanes). Lanes of
+// sequences that have ended get 0.
 TRELLIS_INLINE void gather_pair_scores(const PairChain& c, std::int64_t t, double* to) {
   for (int lane = 0; lane < kLanes; ++lane) {
     const bool active = c.length[lane] > t;

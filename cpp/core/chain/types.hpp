@@ -15,14 +15,14 @@ inline constexpr int kMaxLabels = 1 << 15;  // an index into a (labels, labels) 
 // The largest range of scores, within a row or among the transitions, for scaled probabilities:
 // e^-170 > 1e-75, so the product of two such factors and kTinyAlpha is a normal number.
 inline constexpr double kWidestScores = 170.0;
-// The largest finite score. Larger ones are reported as an overflow: the sum of 10^7 scores within this
-// limit, and the difference of two such sums, are finite.
+// The largest finite score. Larger scores are reported as an overflow: the sum of 10^7 scores within
+// this limit, and the difference of two such sums, are finite.
 inline constexpr double kLargestScore = 1e300;
 // The sums of alpha are multiplied until the product leaves this range. Then its logarithm is added to
 // log Z. This needs one logarithm for many positions instead of one for each.
 inline constexpr double kLargestProduct = 1e100, kSmallestProduct = 1e-100;
 // The number of sequences that a kernel processes at the same time. While one sequence waits for a
-// result, the CPU works on the others. More sequences would need more registers than there are.
+// result, the CPU works on the other sequences. More sequences would need more registers than there are.
 inline constexpr int kGroup = 4;
 
 // L rounded up to a multiple of kPadding.

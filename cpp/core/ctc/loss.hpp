@@ -137,8 +137,8 @@ class Ctc {
     for (const std::int32_t y : plans_[b].symbol()) *out++ = row[y];
   }
 
-  // Fills the gradient of a frame past the end of its row with 0. Fills that of any other frame with NaN
-  // if the loss of the row is NaN, and with 0 if it is infinite.
+  // Fills the gradient of a frame without occupations: with NaN if the loss of its row is NaN and the
+  // frame is not past the end of the row, otherwise with 0.
   void clear(T* row, std::int64_t t, std::int64_t b, T loss) const {
     const bool is_nan = t < x_.input_lengths[b] && std::isnan(loss);
     std::fill(row, row + x_.vocabulary, is_nan ? loss : T(0));

@@ -110,7 +110,7 @@ class NgramModel {
     return node == kNone ? kNone : node + unigrams_;
   }
 
-  // Inserts a node and its missing suffixes: score() goes from a context to its suffixes.
+  // Inserts a node and its missing suffixes, because score() follows the suffixes of a context.
   std::uint32_t insert(State context, std::uint32_t word, int length) {
     std::uint32_t ending = kNoContext;
     if (context == kNoContext) {

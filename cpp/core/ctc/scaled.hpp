@@ -166,7 +166,7 @@ inline double finish(const CtcTarget& y, const double* row, const double* unit, 
 
 // Goes back by one frame: computes the occupations of its row from alpha and beta, then beta of the row
 // before. `scale` is the factor by which an event after the frame multiplied alpha. Returns the
-// occupation of the blank; those of the labels are written to `gamma`.
+// occupation of the blank; the occupations of the labels are written to `gamma`.
 inline double step_back(const CtcTarget& y, Band before, Band band, const double* alpha, double* beta,
                         const double* e, const double* scale, const double* ratio, double* gamma) {
   const int positions = y.positions;

@@ -1,15 +1,16 @@
 // The arguments of the CTC kernels: plain pointers, no ownership, independent of the instruction set.
 //
-// A target y_1 .. y_S has 2S + 1 states, in two rows of positions 0 .. S: position i of the first is
-// "blank, after i labels", position i of the second is "label y_i" (none at 0). Their forward
-// probabilities are alpha_-(i) and alpha_*(i). A scratch row holds both, padded, one after the other.
+// A target y_1 .. y_S has 2S + 1 states, in two rows of positions 0 .. S: position i of the first row is
+// "blank, after i labels", position i of the second row is "label y_i" (none at 0). Their forward
+// probabilities are alpha_-(i) and alpha_*(i). A scratch row holds both rows, padded, one after the
+// other.
 #pragma once
 
 #include <cstdint>
 
 namespace trellis {
 
-// The largest finite score. The loss of a row with a larger one is NaN: the sum of 10^7 scores within
+// The largest finite score. The loss of a row with a larger score is NaN: the sum of 10^7 scores within
 // this limit is finite.
 inline constexpr double kLargestCtcScore = 1e300;
 

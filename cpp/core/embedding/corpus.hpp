@@ -162,7 +162,7 @@ class Corpus {
  private:
   static constexpr std::size_t kLongestWord = std::size_t{1} << 26;  // bytes
   static constexpr std::int64_t kSegment = 1 << 20;                  // words of a segment of add_word()
-  // A line break is searched in this number of bytes.
+  // cut() searches for a line break in this number of bytes.
   static constexpr std::size_t kLineSearchBytes = 1 << 16;
 
   // The words of one thread.

@@ -2,7 +2,7 @@
 //
 //     s = h . w      g = rate (label - p(s))      h += g w      w += g h     (both from the old values)
 //
-// Both products are small matrix products, computed in tiles that stay in registers.
+// The scores and the updates are small matrix products, computed in tiles that stay in registers.
 #pragma once
 
 #include <cmath>

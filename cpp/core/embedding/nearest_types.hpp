@@ -46,10 +46,11 @@ struct NearestKernels {
   // Scores rows [begin, end) for many queries; `best` has entries for all lanes of all groups.
   void (*many)(const NearestRows&, std::int64_t begin, std::int64_t end, const float* packed,
                std::int64_t groups, const NearestBest& best);
-  // Does the same for few queries, (count, dim), which are not packed.
+  // Scores rows [begin, end) for few queries, (count, dim), which are not packed.
   void (*few)(const NearestRows&, std::int64_t begin, std::int64_t end, const float* queries,
               std::int64_t count, const NearestBest& best);
-  // Does the same, but reads a row of floats only if its bytes do not rule it out.
+  // Scores rows [begin, end) for few queries, but reads a row of floats only if its bytes do not show
+  // that the row cannot be among the best.
   void (*coarse)(const NearestRows&, const CoarseRows&, std::int64_t begin, std::int64_t end,
                  const CoarseQueries&, const NearestBest& best);
   // Computes the bytes of rows [begin, end).

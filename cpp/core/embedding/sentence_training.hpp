@@ -190,8 +190,8 @@ TRELLIS_INLINE void set_wrong_labels(const EmbeddingModel& m, EmbeddingWorker& k
   pad_targets(k, m.words);
 }
 
-// Performs one gradient step, in which hidden vectors predict `word`. Its targets must be set, except
-// for a softmax.
+// Performs one gradient step, in which hidden vectors predict `word`. The targets of `word` must be set,
+// except for a softmax.
 TRELLIS_INLINE void train_step(const EmbeddingModel& m, EmbeddingWorker& k, float* const* hidden,
                                float* const* out, int count, std::int64_t targets, std::int32_t word) {
   const bool want_loss = ++k.steps % k.every == 0;

@@ -33,7 +33,7 @@ struct AttributeTemplate {
   std::vector<TemplatePart> parts;
 };
 
-// A list of phrases. Marks the tokens of each occurrence with B (first token) and I (the others).
+// A list of phrases. Marks the tokens of each occurrence with B (first token) and I (other tokens).
 struct Gazetteer {
   int field;       // the field that receives the marks
   int text_field;  // the field whose values are compared with the phrases
@@ -83,8 +83,8 @@ class DerivedValues {
   std::uint32_t size_ = 0;
 };
 
-// Column values as numbers. Numbers below DerivedValues::size() of the extractor are known to it; the
-// others are valid only within one call.
+// Column values as numbers. Numbers below DerivedValues::size() of the extractor are known to it; larger
+// numbers are valid only within one call.
 struct EncodedTokens {
   std::vector<std::int64_t> begin{0};               // (sequences + 1): the first token of each sequence
   std::vector<std::vector<std::uint32_t>> columns;  // (columns, tokens)
@@ -122,7 +122,7 @@ class TemplateExtractor {
 
   // learn() and find() append the rows of one sequence. learn() adds unknown attributes to the tables,
   // find() omits them. `known` has the derived values of numbers below known.size(), `fresh` those of
-  // the others.
+  // larger numbers.
   void learn(const TokenRange& x, const DerivedValues& known, Memory& memory, ExtractedRows& out) {
     const std::int64_t length = x.length();
     fill(x, known, known, memory);

@@ -1,5 +1,5 @@
 // Token fields: values that are derived from a token's value (lower case, shape, prefix, ...). This file
-// handles only ASCII values. Python derives the others, because they need the rules of Unicode.
+// handles only ASCII values. Python derives the fields of other values, which need the rules of Unicode.
 #pragma once
 
 #include <algorithm>

@@ -5,7 +5,7 @@
 //     \1-grams:         log10 p, the words, and log10 of the back-off weight unless it is 0
 //     -1.2	the	-0.3
 //     \end\             fields are separated by tabs or spaces; lines before \data\ are comments
-// Declared counts are only compared with the actual ones. They do not decide how much memory is
+// Declared counts are only compared with the actual counts. They do not decide how much memory is
 // allocated, because a damaged file may declare any count.
 #pragma once
 
@@ -102,7 +102,7 @@ class ArpaReader {
   }
 
  private:
-  // The section that is being read; a section n > 0 has n-grams.
+  // The section that is being read; section n > 0 has the n-grams of length n.
   static constexpr int kRemarks = -2, kData = -1, kEnd = 0;
   static constexpr std::size_t kLongestLine = 1 << 20;  // bytes
 
@@ -234,7 +234,7 @@ class ArpaReader {
   std::string rest_;                      // the beginning of a line that continues in the next block
   std::vector<std::string_view> fields_;  // the fields of the current line
   std::vector<std::int64_t> declared_;    // (order): the counts of the data section
-  // The number of the current line; the n-grams of the section so far.
+  // The number of the current line, and the number of n-grams of the section so far.
   std::int64_t number_ = 0, entries_ = 0;
   int section_ = kRemarks;
 };

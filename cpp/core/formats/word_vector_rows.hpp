@@ -87,7 +87,7 @@ inline VectorRows text_rows(std::string_view block, std::int64_t dim, std::int64
   return rows;
 }
 
-// Reads at most `capacity` rows of floats. A line break between two rows belongs to the first of them.
+// Reads at most `capacity` rows of floats. A line break between two rows belongs to the first row.
 inline VectorRows binary_rows(std::string_view block, std::int64_t dim, std::int64_t capacity,
                               float* out) {
   VectorRows rows;

@@ -168,7 +168,7 @@ class Eliminator {
     for (const Index u : neighbours) push(u, count_fill(u));
   }
 
-  // Adds the edge a - b. Afterwards, every common neighbour of both has one missing edge less.
+  // Adds the edge a - b. Every common neighbour of a and b then has one missing edge less.
   void add_edge(Index a, Index b) {
     const Indices& shorter_list =
         neighbours_[a].size() < neighbours_[b].size() ? neighbours_[a] : neighbours_[b];

@@ -1,5 +1,6 @@
-// Exact inference by variable elimination. A message is a clique's table after its own variable has been
-// summed (or maximised) out. The backward pass turns tables of log scores into marginals.
+// Exact inference by variable elimination. A message is a clique's table after the variable of its
+// bucket has been summed (or maximised) out. The backward pass turns tables of log scores into
+// marginals.
 #pragma once
 
 #include "base/thread_pool.hpp"

@@ -1,5 +1,5 @@
-// Updates of one variable at a time, given the others: iterated conditional modes, Gibbs sampling, mean
-// field.
+// Updates of one variable at a time, given all other variables: iterated conditional modes, Gibbs
+// sampling, mean field.
 #pragma once
 
 #include "base/thread_pool.hpp"
@@ -99,7 +99,7 @@ class LocalUpdates {
   }
 
   // Runs mean field: coordinate ascent on E_q[score] + H(q), with q indexed by first_label. Returns the
-  // number of sweeps; *change_out is the largest change in the last one.
+  // number of sweeps; *change_out is the largest change in the last sweep.
   Index mean_field(Index max_sweeps, double tolerance, double* q, double* change_out) const {
     std::vector<double> x(static_cast<std::size_t>(most_labels_));
     Index sweeps = 0;

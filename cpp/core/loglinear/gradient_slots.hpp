@@ -1,8 +1,8 @@
 // The gradients that the threads compute in training, and their sum.
 //
-// Sequences are divided into chunks that fit in the cache, and chunks into a fixed number of slots. Both
-// depend on the data alone. Each slot has its own gradient, and the slots are added in a fixed order, so
-// the sum has the same bits for any number of threads.
+// Sequences are divided into chunks that fit in the cache, and chunks into a fixed number of slots. This
+// division depends on the data alone. Each slot has its own gradient, and the slots are added in a fixed
+// order, so the sum has the same bits for any number of threads.
 #pragma once
 
 #include <algorithm>
@@ -56,8 +56,8 @@ class GradientSlots {
     std::fill(scaled_counts(s), dense(s) + dense_.table_size(), 0.0);
   }
 
-  // Writes the gradient of all slots, except the bigrams, plus that of l2 / 2 |w|^2, and returns
-  // l2 / 2 |w|^2.
+  // Writes the sum of the gradients of all slots, without the bigrams, plus the gradient of l2 / 2
+  // |w|^2. Returns l2 / 2 |w|^2.
   double sum(const double* w, double l2, int threads, double* gradient) {
     const std::int64_t first_edge = layout_.states() + layout_.bigrams, n = layout_.size();
     const std::int64_t blocks = (n + kReduceBlock - 1) / kReduceBlock;

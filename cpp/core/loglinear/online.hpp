@@ -190,7 +190,8 @@ class OnlineLearner {
     return outcome;
   }
 
-  // Does the same for a chain of second order; the expected trigrams are in trigram_counts_.
+  // Computes what marginals() computes, for a chain of second order. The expected trigrams are in
+  // trigram_counts_.
   Outcome pair_marginals(double weight, double scale, const double* w, double* log_z) {
     trigrams_.assign(w + layout_.first_trigram(), w + layout_.size());
     for (double& x : trigrams_) x *= scale;

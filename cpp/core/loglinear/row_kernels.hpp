@@ -28,8 +28,8 @@ TRELLIS_INLINE void sparse_scores(const RowPlan& plan, const double* weights, st
   }
 }
 
-// Does the same for attributes with few weights, which the plan lists one by one. With kOnes, all values
-// are 1.
+// row[label] += value * weight, for attributes with few weights, which the plan lists one by one. With
+// kOnes, all values are 1.
 template <bool kOnes>
 TRELLIS_INLINE void few_scores(const RowPlan& plan, const double* weights, std::int64_t begin,
                                std::int64_t end, double* row) {

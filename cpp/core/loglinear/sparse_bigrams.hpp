@@ -17,7 +17,7 @@ namespace trellis {
 class SparseBigrams {
  public:
   // The largest length. All rows of eight sequences are in memory at once, so longer sequences use the
-  // other kernels. The limit was chosen by hand.
+  // dense kernels. The limit was chosen by hand.
   static constexpr std::int64_t kLongest = 2000;
 
   // Returns whether at most half of all bigrams have a weight. Otherwise the dense kernels are used. The

@@ -57,8 +57,8 @@ struct LoglinearKernels {
                    double* dense_gradient, double* gradient);
   // Forward-backward of eight sequences; scratch has (2 * longest + 1) * labels * kLanes doubles.
   void (*sparse_marginals)(SparseChain&, double* scratch);
-  // Forward and then backward passes of eight sequences; scratch has pair_scratch_size() doubles. If a
-  // lane is inexact after the forward pass, it must run again without this lane.
+  // The forward and the backward pass of eight sequences; scratch has pair_scratch_size() doubles. If a
+  // lane is inexact after the forward pass, this pass must run again without the lane.
   void (*pair_forward)(PairChain&, double* scratch);
   void (*pair_backward)(const PairChain&, double* scratch);
   // p = softmax(scores + extra); returns log sum exp. All arrays are (labels).

@@ -16,7 +16,8 @@
 
 namespace trellis {
 
-// How many n-grams of a length have the adjusted counts 1 to 4; all n-grams, and those that are kept.
+// Counts the n-grams of one length: with each of the adjusted counts 1 to 4, all n-grams, and the
+// n-grams that are kept.
 struct CountStatistics {
   std::int64_t with_count[5] = {0, 0, 0, 0, 0};
   std::int64_t ngrams = 0, kept = 0;

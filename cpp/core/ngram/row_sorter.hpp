@@ -19,8 +19,8 @@
 namespace trellis {
 
 // A row has `key` words that are compared, the most significant first, and `payload` words that are not.
-// With `counts`, rows are added without payload and equal ones become one row, whose payload is their
-// number, in 64 bits.
+// With `counts`, rows are added without payload, and equal rows become one row whose payload is the
+// number of these rows, in 64 bits.
 struct RowLayout {
   int key;
   int payload;

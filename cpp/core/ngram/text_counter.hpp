@@ -26,7 +26,7 @@ inline constexpr std::uint32_t kUnknownWord = 0, kBeginWord = 1, kEndWord = 2;
 class TextCounter {
  public:
   // With `characters`, each code point is a word, and the spaces between words are the word `|`. With
-  // `skip_symbols`, <s>, </s> and <unk> in the text are spaces; otherwise they are an error.
+  // `skip_symbols`, <s>, </s> and <unk> in the text are read as spaces; otherwise they are an error.
   TextCounter(int order, bool characters, bool skip_symbols, RowSorter& rows)
       : row_(static_cast<std::size_t>(order), kBeginWord),
         characters_(characters),

@@ -1,13 +1,13 @@
 // Trains n-gram models with interpolated modified Kneser-Ney smoothing: text in, ARPA text out.
 //
-//     count       feed(), end_text()   n-grams of full order, sorted, with their numbers
+//     count       feed(), end_text()   n-grams of full order, sorted, with their counts
 //     adjust      estimate()           adjusted counts of all lengths, and the discounts
 //     normalise   next_block()         for each length, sorted by context: the parts of p(w | h)
 //     interpolate next_block()         p(w | h) from p(w | shorter h), and the lines of the ARPA file
 //
 // N-grams are rows of word numbers with the last word first. In this order, the n-grams of length n and
-// those of length n - 1 that they end with can be read side by side. The vocabulary is in memory, all
-// else in sorters and spools that use at most `memory` bytes and temporary files.
+// those of length n - 1 that they end with can be read side by side. The vocabulary is in memory.
+// Everything else is in sorters and spools, which use at most `memory` bytes, and temporary files.
 #pragma once
 
 #include <algorithm>
@@ -120,7 +120,7 @@ class NgramTrainer {
 
   Level& level(int n) { return *levels_[static_cast<std::size_t>(n - 1)]; }
 
-  // The rows of all levels have at most half of the memory; longer n-grams have more of it.
+  // The rows of all levels get at most half of the memory; longer n-grams get a larger share.
   void make_levels() {
     const std::size_t order = static_cast<std::size_t>(options_.order);
     const std::size_t buffer =

@@ -195,8 +195,8 @@ class LbfgsMemory {
   }
 
   // Computes the factors of d = q_factor q + Σ s_factor[i] s_i + y_factor[i] y_i. The two loops are
-  // those of the paper, but the vector that they change is stored as its factors: r = -q - Σ α_i y_i,
-  // then γ r + Σ (α_i - β_i) s_i.
+  // the loops of Nocedal's paper, but the vector that they change is stored as its factors: r = -q - Σ
+  // α_i y_i, then γ r + Σ (α_i - β_i) s_i.
   double two_loops(double* s_factor, double* y_factor) const {
     if (count() == 0) return -1.0;
     const auto sy = [&](int i, int j) { return sy_[order_[i] * capacity_ + order_[j]]; };

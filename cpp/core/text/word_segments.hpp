@@ -23,7 +23,7 @@ class WordClassTable {
  public:
   static constexpr std::uint8_t kPictographic = 0x80;
 
-  // The tables, made at their first use.
+  // Return the tables, which are built at their first use.
   static const WordClassTable& standard() {
     static const WordClassTable table(&WordClassRow::standard);
     return table;
@@ -77,7 +77,8 @@ class WordSegments {
   WordSegments(const Point* text, std::size_t size, const WordClassTable& classes)
       : text_(text), size_(size), classes_(classes) {}
 
-  // Calls use(end) for each segment; the first begins at 0, the next ones where the last has ended.
+  // Calls use(end) for each segment; the first segment begins at 0, each later one where the previous
+  // ends.
   template <class Use>
   void for_each_segment(const Use& use) {
     for (std::size_t i = 0; i < size_;) use(i = segment_end(i));

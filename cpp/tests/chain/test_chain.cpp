@@ -18,7 +18,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// A batch of sequences of different lengths with random scores. With a large scale, they need log space.
+// A batch of sequences of different lengths with random scores. With a large scale, the sequences need
+// log space.
 struct Case {
   int labels;
   std::vector<std::int64_t> starts, lengths;

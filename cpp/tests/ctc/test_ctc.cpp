@@ -209,8 +209,8 @@ bool no_walk(const CtcTarget&, const CtcFrames&) {
 }
 
 // Checks an input like the output of a trained network: one symbol per frame has a probability near 1,
-// all others are `nats` below. States far from the alignment have probabilities that a double cannot
-// represent. Log space must not be needed.
+// all other symbols are `nats` below it. States far from the alignment have probabilities that a double
+// cannot represent. Log space must not be needed.
 void check_peaky(double nats) {
   std::mt19937_64 random(9);
   const std::int64_t labels = 120, frames = 5 * labels, V = 40;

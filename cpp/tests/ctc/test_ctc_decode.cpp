@@ -43,8 +43,7 @@ Case<T> make_case(std::mt19937_64& random, std::int64_t frames, std::int64_t voc
     c.scores.push_back(is_impossible(random) ? static_cast<T>(-kInfinity)
                                              : static_cast<T>(normal(random)));
   }
-  for (std::int64_t t = 0; t < frames; ++t)
-    c.scores[t * vocabulary] = T(0);  // in each frame, a label is possible
+  for (std::int64_t t = 0; t < frames; ++t) c.scores[t * vocabulary] = T(0);  // one label is possible
   return c;
 }
 

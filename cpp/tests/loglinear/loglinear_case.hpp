@@ -127,7 +127,7 @@ class Case {
     }
     trigrams(path, use);
   }
-  // Does the same for label trigrams.
+  // Calls use(weight, value) for the label trigrams of a path.
   template <class Use>
   void trigrams(const Path& path, const Use& use) const {
     for (std::size_t t = 2; t < path.size(); ++t) {
@@ -194,8 +194,8 @@ class Case {
     return static_cast<std::int32_t>(std::uniform_int_distribution<std::int64_t>(0, n - 1)(random_));
   }
 
-  // Creates a layout in which attribute 0 has weights for all labels, attribute 1 for none, the others
-  // for some.
+  // Creates a layout in which attribute 0 has weights for all labels, attribute 1 for none, and each
+  // other attribute for some labels.
   void make_layout() {
     for (std::int64_t a = 0; a < kAttributes; ++a) {
       for (int y = 0; y < s_.labels; ++y) {

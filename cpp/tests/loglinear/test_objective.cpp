@@ -336,7 +336,7 @@ int main() {
       check_large(random, s, normaliser);
     }
   }
-  for (const int longest : {30, 400}) {  // in the longer ones, products leave the range of a double
+  for (const int longest : {30, 400}) {  // over 400 positions, products leave the range of a double
     Settings s;
     s.labels = 20, s.sequences = 6000 / longest, s.longest = longest, s.bigrams = 0.2;
     check_large(random, s, Normaliser::sequence);
