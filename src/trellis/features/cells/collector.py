@@ -51,7 +51,7 @@ def read_cells(
 class CellCollector:
     """Collects the entries of blocks of sequences, and finds those that are constant.
 
-    An entry is constant if it is the same at all positions after the first ones of sequences.
+    An entry is constant if it is the same at all positions except the first of each sequence.
     """
 
     def __init__(self, labels: int, lengths: NDArray[np.int64]) -> None:

@@ -370,7 +370,7 @@ class HMM(SpanDecoding, JointDecoding, Estimator):
             return meta, {**feature_tensors, **tensors, "emissions": self.emissions_}
         meta = store_labels(self)
         if isinstance(self.emissions, Emission):
-            del meta["parameters"]["emissions"]  # a class of the user's own cannot be stored
+            del meta["parameters"]["emissions"]  # an object cannot be stored as a parameter
         emission_meta, emission_tensors = self.emission_.to_parts()
         meta["emission"] = {"kind": self.emission_.kind, **emission_meta}
         return meta, tensors | {f"emission.{name}": t for name, t in emission_tensors.items()}

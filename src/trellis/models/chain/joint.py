@@ -37,7 +37,7 @@ def learn_joint(
     rules: WeightRules,
     sample_weight: NDArray[np.float64] | None,
 ) -> FeatureBatch:
-    """Return the batch with the joint features of X; without such features, the batch itself."""
+    """Return the batch with the joint features of X added; ``batch`` itself if there are none."""
     if not isinstance(features, JointFeatures):
         return batch
     features.classes = list(labels.classes)
