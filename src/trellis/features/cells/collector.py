@@ -119,7 +119,7 @@ class CellCollector:
         constants = [] if self._constant is None else [self._constant]
         return JointCells(
             self.labels,
-            Entries.concatenate(self._state),  # each block is sorted, and so are the blocks
+            Entries.concatenate(self._state),  # blocks are in order, and each is sorted
             Entries.join(self._pairs),
             Entries.join([*self._later, *constants]),
         )

@@ -197,7 +197,7 @@ class HMM(SpanDecoding, JointDecoding, Estimator):
     def _check_parameters(self) -> None:
         for name in ("smoothing", "transition_smoothing"):
             number_at_least(getattr(self, name), 0, name)
-        number_at_least(self.tol, -np.inf, "tol")  # a negative number disables the test
+        number_at_least(self.tol, -np.inf, "tol")  # a negative tol disables the test of convergence
         integer_at_least(self.max_iter, 1, "max_iter")
         if self.n_states is not None:
             as_integer(self.n_states, "n_states")

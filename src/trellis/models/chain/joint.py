@@ -140,7 +140,7 @@ class _Weights:
         Each group of `group_columns` is one attribute. Return ``rows`` with these attributes added.
         """
         columns, group, members = group_columns(entries, layout.joint)
-        columns = replace(columns, value=np.ones(len(columns)))  # the rows contain the values
+        columns = replace(columns, value=np.ones(len(columns)))  # the values are in the rows
         self.add(columns, group + attributes, layout.linear)
         return rows.joined(members.row, members.id + np.int32(attributes), members.value)
 
