@@ -80,7 +80,7 @@ class ArrayFeatures:
         return [] if edge or self.kept is None else [str(column) for column in self.kept]
 
     def keep(self, ids: NDArray[np.int32], edge_ids: NDArray[np.int32]) -> None:
-        """Remove all columns except these."""
+        """Keep only the attributes with the numbers ``ids``, and number them from 0."""
         self.kept = np.asarray(self.kept)[ids]
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

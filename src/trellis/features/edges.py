@@ -105,7 +105,7 @@ class EdgeFeatures:
         return [names[n] if n >= 0 else f"start:{edge_names[-1 - n]}" for n in self._source]
 
     def keep(self, ids: NDArray[np.int32], edge_ids: NDArray[np.int32]) -> None:
-        """Remove all attributes except these, and renumber these from 0."""
+        """Keep only the attributes ``ids`` and edge attributes ``edge_ids``, numbered from 0."""
         source, edge_source = self._source[ids], self._edge_source[edge_ids]
         is_state, none = source >= 0, np.zeros(0, np.int32)
         states = np.unique(source[is_state])
@@ -211,7 +211,7 @@ def append_new(numbers: NDArray[np.int32], candidates: NDArray[Any]) -> NDArray[
 
 
 def _find_start(edges: FeatureBatch) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the row of each entry, and whether it is the first row of its sequence."""
+    """Return the row of each entry, and whether this row is the first one of its sequence."""
     row = np.repeat(np.arange(len(edges.rows)), np.diff(edges.rows.begin))
     is_first = np.zeros(len(edges.rows) + 1, dtype=np.bool_)
     is_first[edges.row_begin[:-1]] = True

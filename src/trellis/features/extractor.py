@@ -136,7 +136,7 @@ class TemplateFeatures:
         return [values[key[1]] for key in keys[np.isin(keys[:, 0], heads)].tolist()]
 
     def keep(self, ids: NDArray[np.int32], edge_ids: NDArray[np.int32]) -> None:
-        """Remove all attributes except these, and renumber these from 0."""
+        """Keep only the attributes ``ids`` and edge attributes ``edge_ids``, numbered from 0."""
         size = self._core.key_size
         keys = self._core.keys(False).reshape(-1, size)[ids]
         edge_keys = self._core.keys(True).reshape(-1, size)[edge_ids]
@@ -321,7 +321,9 @@ class TemplateFeatures:
 
 
 def derive(field: Field, value: str) -> str | None:
-    """Return the value of a field (see `KINDS`) for any text; the core computes it for ASCII.
+    """Return the value of a field (see `KINDS`) for any text.
+
+    The core calls it for text that is not ASCII, and for kinds that it cannot compute.
 
     >>> derive(Field(kind="shape"), "Ærø-7"), derive(Field(kind="suffix", size=2), "Ærø")
     ('Xxx-d', 'rø')

@@ -171,7 +171,7 @@ class JointFeatures:
         return self.base.names(edge)
 
     def keep(self, ids: NDArray[np.int32], edge_ids: NDArray[np.int32]) -> None:
-        """Remove all attributes of ``base`` except these."""
+        """Keep only the attributes ``ids`` and the edge attributes ``edge_ids`` of ``base``."""
         self.base.keep(ids, edge_ids)
 
     # ---- the features of `base` and joint features
@@ -199,7 +199,7 @@ class JointFeatures:
         return self._table.names()
 
     def keep_joint(self, ids: NDArray[np.int32]) -> None:
-        """Remove all joint features except these, and renumber these from 0."""
+        """Keep only the joint features with the numbers ``ids``, and number them from 0."""
         self._table.keep(ids, np.zeros(0, np.int32))
 
     def learn_joint(
@@ -380,8 +380,8 @@ def _count_positions(X: Any) -> NDArray[np.int64]:
 def _possible_pairs(mask: NDArray[np.bool_]) -> Iterator[tuple[int, int | None, int, float]]:
     """Yield (i, previous, label, 1 / number of previous labels) for possible labels of a sequence.
 
-    A position where no label is possible has unknown labels: it has no pairs, and any label may
-    precede the next one.
+    A position where ``mask`` has no label is unknown: it has no pairs, and for the next position,
+    all labels are possible previous labels.
     """
     everything = list(range(mask.shape[1]))
     possible = [np.flatnonzero(row).tolist() for row in mask]

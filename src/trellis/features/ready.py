@@ -64,7 +64,7 @@ class ReadyFeatures:
         return [text[begin:end].decode() for begin, end in pairwise(ends)]
 
     def keep(self, ids: NDArray[np.int32], edge_ids: NDArray[np.int32]) -> None:
-        """Remove all attributes except these, and renumber these from 0."""
+        """Keep only the attributes with the numbers ``ids``, and number them from 0."""
         names, self._names = self.names(), _core.Vocabulary()
         self._names.restore([names[i] for i in ids])
 

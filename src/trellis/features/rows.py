@@ -60,7 +60,7 @@ class SparseRows:
         counts = (
             np.add.reduceat(np.append(is_kept, False), self.begin[:-1]) if len(self) else is_kept
         )
-        # For empty rows, reduceat does not return 0.
+        # For an empty row, reduceat returns the first element of the next row, not 0.
         counts = np.where(np.diff(self.begin) == 0, 0, counts)
         begin = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         value = None if self.value is None else self.value[is_kept]

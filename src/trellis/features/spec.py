@@ -170,8 +170,8 @@ class Part:
 class Template:
     """A template of one attribute per position: `literals` around the values of `parts`.
 
-    A template without parts adds its attribute at every position. With ``edge=True`` it is an
-    attribute of the transition into position i ≥ 1: φ(x, i, y', y).
+    A template without parts adds its attribute at every position. With ``edge=True`` the attribute
+    belongs to the transition into position i ≥ 1: φ(x, i, y', y).
     """
 
     name: str

@@ -197,7 +197,7 @@ class NGramTrainer:
     ) -> Iterator[tuple[_core.NgramTraining, Iterator[bytes]]]:
         """Yield the native training after its estimate, and the blocks of the ARPA file."""
         sources = _list_sources(text)
-        # The native code removes the names of its files at once, where the system allows it.
+        # The core removes the names of its files after it opened them, where the system allows it.
         with tempfile.TemporaryDirectory(prefix="trellis-ngrams-", dir=self.folder) as folder:
             core = _core.NgramTraining(
                 order=self.order,
@@ -208,7 +208,7 @@ class NGramTrainer:
                 threads=resolve_jobs(self.n_jobs),
                 folder=folder,
             )
-            # Windows cannot remove the folder while the core has files in it.
+            # Windows cannot remove the folder while the core has open files in it.
             with contextlib.closing(core), _errors_name(self.folder or tempfile.gettempdir()):
                 for source in sources:
                     _count(core, source, callback)

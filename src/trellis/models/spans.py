@@ -103,7 +103,7 @@ def _most_probable(table: SpanTable, rules: tags.Reading) -> list[SpanChance]:
         for label in range(len(rules.labels))
         if rules.continues[same_label & (rules.span_label == label)].all()
     }
-    label_at = np.full(int(table.end.max(initial=0)) + 2, -1)  # with one position at each end
+    label_at = np.full(int(table.end.max(initial=0)) + 2, -1)  # one more position at each end
     chosen = []
     for n in np.argsort(-table.probability, kind="stable").tolist():
         label, start, end = (int(column[n]) for column in table[:3])

@@ -51,7 +51,7 @@ def read_cells(
 class CellCollector:
     """Collects the entries of blocks of sequences, and finds those that are constant.
 
-    An entry is constant if it is the same at all positions after the first ones of sequences.
+    An entry is constant if it is the same at all positions except the first of each sequence.
     """
 
     def __init__(self, labels: int, lengths: NDArray[np.int64]) -> None:
@@ -119,7 +119,7 @@ class CellCollector:
         constants = [] if self._constant is None else [self._constant]
         return JointCells(
             self.labels,
-            Entries.concatenate(self._state),  # each block is sorted, and so are the blocks
+            Entries.concatenate(self._state),  # blocks are in order, and each is sorted
             Entries.join(self._pairs),
             Entries.join([*self._later, *constants]),
         )

@@ -30,7 +30,7 @@ class Entries:
     value: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        for name in ("row", "cell", "id"):  # these arrays can need most of the memory of a fit
+        for name in ("row", "cell", "id"):  # can take most of the memory of a fit
             object.__setattr__(self, name, getattr(self, name).astype(np.int32, copy=False))
 
     def __len__(self) -> int:

@@ -175,7 +175,7 @@ class Checkpoint:
             raise InputError(f"{self.path} was saved with different training data or features")
 
     def after_iteration(self, run: ResumableRun) -> bool:
-        """Save the run if a save is due; return True if it must stop because of `halt`.
+        """Save the run if a save is due; return True if the run must stop because of `halt`.
 
         Call it after each iteration except the last, after which there is nothing to resume.
         """

@@ -141,8 +141,8 @@ class CRF(LinearChainModel):
         labels; ``l2_`` is the value used. With l1 > 0, most weights become 0 and are removed.
     solver
         "lbfgs" (OWL-QN with l1 > 0), "gradient" (plain ascent), "sgd", "perceptron",
-        "passive-aggressive" or "arow". ``solver_options`` are further arguments of its function in
-        `trellis.optim`; ``max_iter`` limits the iterations.
+        "passive-aggressive" or "arow". ``solver_options`` are further arguments of the solver's
+        function in `trellis.optim`; ``max_iter`` limits the iterations.
     states, transitions
         The pairs that have a weight: pairs "seen" in training, or "all" pairs. ``transitions`` may
         also be "none".

@@ -197,7 +197,7 @@ class HMM(SpanDecoding, JointDecoding, Estimator):
     def _check_parameters(self) -> None:
         for name in ("smoothing", "transition_smoothing"):
             number_at_least(getattr(self, name), 0, name)
-        number_at_least(self.tol, -np.inf, "tol")  # a negative number disables the test
+        number_at_least(self.tol, -np.inf, "tol")  # a negative tol disables the test of convergence
         integer_at_least(self.max_iter, 1, "max_iter")
         if self.n_states is not None:
             as_integer(self.n_states, "n_states")
@@ -370,7 +370,7 @@ class HMM(SpanDecoding, JointDecoding, Estimator):
             return meta, {**feature_tensors, **tensors, "emissions": self.emissions_}
         meta = store_labels(self)
         if isinstance(self.emissions, Emission):
-            del meta["parameters"]["emissions"]  # a class of the user's own cannot be stored
+            del meta["parameters"]["emissions"]  # an object cannot be stored as a parameter
         emission_meta, emission_tensors = self.emission_.to_parts()
         meta["emission"] = {"kind": self.emission_.kind, **emission_meta}
         return meta, tensors | {f"emission.{name}": t for name, t in emission_tensors.items()}

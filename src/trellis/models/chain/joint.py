@@ -37,7 +37,7 @@ def learn_joint(
     rules: WeightRules,
     sample_weight: NDArray[np.float64] | None,
 ) -> FeatureBatch:
-    """Return the batch with the joint features of X; without such features, the batch itself."""
+    """Return the batch with the joint features of X added; ``batch`` itself if there are none."""
     if not isinstance(features, JointFeatures):
         return batch
     features.classes = list(labels.classes)
@@ -140,7 +140,7 @@ class _Weights:
         Each group of `group_columns` is one attribute. Return ``rows`` with these attributes added.
         """
         columns, group, members = group_columns(entries, layout.joint)
-        columns = replace(columns, value=np.ones(len(columns)))  # the rows contain the values
+        columns = replace(columns, value=np.ones(len(columns)))  # the values are in the rows
         self.add(columns, group + attributes, layout.linear)
         return rows.joined(members.row, members.id + np.int32(attributes), members.value)
 

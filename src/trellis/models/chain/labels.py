@@ -144,7 +144,7 @@ def count_known(
 
 
 def complete_tags(tags_in_data: Sequence[Label], scheme: str) -> list[Label]:
-    """Return the tags and all other tags that the scheme has for their labels, sorted.
+    """Return the tags, and all other tags that the scheme has for the same labels, sorted.
 
     >>> complete_tags(["I-X", "B-Y"], "BIO")
     ['B-X', 'B-Y', 'I-X', 'I-Y', 'O']
@@ -173,8 +173,8 @@ def as_array(classes: Sequence[Label]) -> NDArray[Any]:
 def _check_count(labels: set[Any]) -> None:
     """Warn about many labels, and refuse more than the limit, before any L × L matrix exists.
 
-    Memory and time grow with the square of the number of labels. If there are so many labels, the
-    reason is usually that the wrong column was read as the label.
+    Memory and time grow with the square of the number of labels. Usually, the reason for many
+    labels is that the wrong column was read as the label.
     """
     count = len(labels)
     if count <= MANY_LABELS:

@@ -22,7 +22,7 @@ class Problem:
     """−Σ weightᵢ log p(yᵢ | xᵢ) + l2/2 ‖w‖² + l1 ‖w‖₁, to be minimised over w."""
 
     data: _core.TrainingData | None
-    """`objective` sets it to None after the core has copied it, because of the memory."""
+    """The training data. `objective` sets it to None when the core has a copy, to save memory."""
     n_sequences: int
     by_step: bool
     """True: p is normalised at each step (MEMM); False: over the sequence (CRF)."""

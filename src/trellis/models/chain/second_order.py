@@ -68,7 +68,7 @@ class LabelStates:
         return matrix
 
     def expand(self, scores: Scores, trigrams: NDArray[np.float64]) -> Scores:
-        """Return scores of states, from those of labels and the weights of trigrams."""
+        """Return the scores of states for the scores of labels and the weights of trigrams."""
         arrays: Any = scores
         start = np.full(len(self), -np.inf)
         start[self.begin] = 0.0 if arrays.start is None else arrays.start

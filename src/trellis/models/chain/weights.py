@@ -56,8 +56,8 @@ __all__ = [
 ]
 
 MAX_DENSE_RATIO = 16
-"""A model file with more than `MANY_LABELS` labels may have at most so many cells of the transition
-matrix for each weight."""
+"""The largest number of cells of the transition matrix for each weight in a model file. This is
+the limit for models with more than `MANY_LABELS` labels."""
 STATES = ("seen", "all")
 TRANSITIONS = ("seen", "all", "none")
 
@@ -445,7 +445,7 @@ def renumber_batch(
     used_attributes: NDArray[np.int32],
     used_edge_attributes: NDArray[np.int32],
 ) -> FeatureBatch:
-    """Return the batch with only these attributes of ``layout``, numbered from 0."""
+    """Return the batch with only the used attributes of ``layout``, numbered from 0."""
     edges = 0 if layout.edge_begin is None else len(layout.edge_begin) - 1
     return replace(
         batch,

@@ -130,7 +130,7 @@ def symmetric_weights(weights: Doubles) -> Doubles:
     return np.array(rows).reshape(weights.shape)
 
 
-@lru_cache(maxsize=8)  # training needs the same few in every step
+@lru_cache(maxsize=8)  # every step of training needs the same few results
 def _label_multisets(n_labels: int, n_nodes: int) -> tuple[Integers, Integers]:
     """Return the group of each combination of labels, and the sizes of the groups.
 

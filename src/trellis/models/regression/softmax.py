@@ -180,7 +180,7 @@ class SoftmaxRegression(Regression):
         else:
             candidates = check_candidates(candidates, len(samples))
             right = find_right(labels, candidates)
-            self.__dict__.pop("classes_", None)  # those of an earlier fit
+            self.__dict__.pop("classes_", None)  # the classes of an earlier fit
         self._joint = CandidateFeatures(self.features)
         rows = self._joint.learn(samples, candidates)
         problem = candidate_problem(rows, offsets_of(candidates), right, weights, l2)

@@ -104,7 +104,7 @@ def count_symbols(symbols: NDArray[np.int64], p: Floats, n_symbols: int) -> Floa
            [0. , 0. ],
            [0. , 1. ]])
     """
-    # Imported here, because most uses of an HMM do not need it, and it takes a tenth of a second.
+    # Imported here, because the import takes 0.1 s, and most uses of an HMM do not need it.
     from scipy.sparse import csc_array
 
     # Column t of the matrix has a 1 in the row of its symbol. The product adds whole rows of p in

@@ -205,5 +205,5 @@ def _check_covariances(covariances: Floats, covariance: str) -> None:
         if not np.allclose(matrix, matrix.T, rtol=1e-9, atol=0.0):
             raise InputError(f"covariance {j} is not symmetric")
         cholesky(matrix, j)
-        if np.linalg.eigvalsh(matrix)[0] < MIN_VARIANCE / 2:  # the other half is for rounding
+        if np.linalg.eigvalsh(matrix)[0] < MIN_VARIANCE / 2:  # half, because of rounding
             raise InputError(f"covariance {j} has an eigenvalue below {MIN_VARIANCE:g}")

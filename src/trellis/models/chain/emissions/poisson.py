@@ -29,8 +29,8 @@ class _Values(NamedTuple):
 class Poisson(Emission):
     """One rate for each state and dimension; dimensions are independent given the state.
 
-    No rate, which is also the variance, falls below ``min_variance``: a rate of 0 would make every
-    other count impossible.
+    No rate falls below ``min_variance``: with a rate of 0, every count above 0 would be impossible.
+    (The rate of a Poisson distribution is also its variance.)
 
     >>> emission = Poisson(min_variance=0.01)
     >>> values = emission.learn([np.array([0, 2, 4])], n_jobs=1).values

@@ -48,7 +48,8 @@ class TableEmission(Emission):
     def unknown_scores(self) -> Floats:
         """(states,) The scores of an unknown symbol.
 
-        Without smoothing, its log p is -inf in every state. It is then ignored: its scores are 0.
+        Without smoothing, the log p of an unknown symbol is -inf in every state. The symbol is then
+        ignored: its scores are 0.
         """
         scores = self.log_probabilities[-1]
         return np.where(np.isneginf(scores), 0.0, scores)

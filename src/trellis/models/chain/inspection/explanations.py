@@ -68,7 +68,7 @@ class Contribution(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """The score that the feature adds to the chosen label minus that of the runner-up."""
+        """The score that the feature adds to the chosen label minus that for the runner-up."""
         return self.chosen - self.runner_up
 
 

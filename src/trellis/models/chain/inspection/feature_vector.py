@@ -132,7 +132,7 @@ class FeatureVectors:
         """Φ(x, y) = Σₜ φ(x, t, yₜ₋₁, yₜ), the features of one labelled sequence.
 
         ``joint_features(x, y).dot(coef_)`` is the score of y before the model normalises it.
-        Constraints are not part of it. Features without a weight have no coordinate.
+        Constraints are not part of this score. Features without a weight have no coordinate.
 
         >>> from trellis import CRF
         >>> from trellis.features import named
