@@ -124,19 +124,21 @@ async def measure(port: int, process: subprocess.Popen, requests: list[bytes], s
     load.latencies.clear()
     start, cpu = time.perf_counter(), read_cpu(process.pid)
     await asyncio.sleep(seconds / 10)
-    early = read_memory(process.pid)
+    memory_before = read_memory(process.pid)
     await asyncio.sleep(seconds * 0.9)
     elapsed, count = time.perf_counter() - start, len(load.latencies)
     cpu = 1e3 * (read_cpu(process.pid) - cpu) / count
     milliseconds = 1e3 * np.quantile(load.latencies, [0.5, 0.99])
-    late = read_memory(process.pid)
+    memory_after = read_memory(process.pid)
     load.stopping = True
     process.send_signal(signal.SIGTERM)
     for _ in range(500):
         if not load.open:
             break
         await asyncio.sleep(0.02)
-    return Result(count / elapsed, *milliseconds, cpu, load.errors, load.lost, (early, late))
+    return Result(
+        count / elapsed, *milliseconds, cpu, load.errors, load.lost, (memory_before, memory_after)
+    )
 
 
 def read_memory(pid: int) -> float:

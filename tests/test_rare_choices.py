@@ -136,9 +136,9 @@ def test_shapes_of_padded_batches() -> None:
     assert shape(1, 2, None) is None
     assert shape(1, 2, 2, tags=None) is None
     assert shape(1, 2, 2, allowed=[1]) is None
-    most = data._MAX_PADDED_TOKENS // multiple
-    assert shape(1, most, most) is not None
-    assert shape(1, most + 1, most + 1) is None
+    maximum = data._MAX_PADDED_TOKENS // multiple
+    assert shape(1, maximum, maximum) is not None
+    assert shape(1, maximum + 1, maximum + 1) is None
 
 
 def test_marks_of_compared_and_evaluated_sentences() -> None:

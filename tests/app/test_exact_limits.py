@@ -81,12 +81,12 @@ def findings(*surveys: Survey, **limits: Any) -> dict[str, Finding]:
 
 def test_lengths_and_rare_labels_of_a_corpus() -> None:
     text = survey(*["w X"] * 5, "", *["w Y"] * 6, "")
-    found = findings(text, max_tokens=5, min_count=6)
-    assert (found["length"].total, found["length"].is_problem) == (1, False)
-    assert [example.text for example in found["length"].examples] == ["6 tokens"]
-    assert found["length"].message == "a: sequences with more than 5 tokens"
-    assert [example.text for example in found["rare"].examples] == ["'X' occurs 5 times"]
-    assert found["rare"].total == 1
+    problems = findings(text, max_tokens=5, min_count=6)
+    assert (problems["length"].total, problems["length"].is_problem) == (1, False)
+    assert [example.text for example in problems["length"].examples] == ["6 tokens"]
+    assert problems["length"].message == "a: sequences with more than 5 tokens"
+    assert [example.text for example in problems["rare"].examples] == ["'X' occurs 5 times"]
+    assert problems["rare"].total == 1
     assert "length" not in findings(text, max_tokens=6, min_count=1)
     assert "rare" not in findings(text, max_tokens=6, min_count=5)
     assert Corpus([text]).max_tokens == 250
@@ -97,8 +97,8 @@ def test_lengths_and_rare_labels_of_a_corpus() -> None:
 def test_short_sequences_in_two_files_are_only_a_note(length: int, is_problem: bool) -> None:
     lines = [*(f"w{n} X" for n in range(length)), ""]
     other = ["z X", ""]
-    found = findings(survey(*lines, *other, name="a"), survey("q X", "", *lines, name="b"))
-    overlap = found["overlap"]
+    problems = findings(survey(*lines, *other, name="a"), survey("q X", "", *lines, name="b"))
+    overlap = problems["overlap"]
     assert (overlap.total, overlap.is_problem) == (1, is_problem)
     assert overlap.message == (
         "b: 50.0 % of the sequences are also in an earlier file; "
@@ -112,8 +112,8 @@ def test_short_sequences_in_two_files_are_only_a_note(length: int, is_problem: b
     ("frequent", "rare", "is_found"), [(10, 1, True), (9, 1, False), (30, 3, True), (29, 3, False)]
 )
 def test_a_misspelling_is_ten_times_as_rare(frequent: int, rare: int, is_found: bool) -> None:
-    found = [*find_misspellings({"location": frequent, "locatoin": rare}, "plain")]
-    assert [entry.label for entry in found] == (["locatoin"] if is_found else [])
+    problems = [*find_misspellings({"location": frequent, "locatoin": rare}, "plain")]
+    assert [entry.label for entry in problems] == (["locatoin"] if is_found else [])
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ def test_a_misspelling_is_ten_times_as_rare(frequent: int, rare: int, is_found: 
     ],
 )
 def test_what_one_letter_is(right: str, wrong: str, is_found: bool) -> None:
-    found = [*find_misspellings({right: 100, wrong: 1}, "plain")]
-    assert [entry.label for entry in found] == ([wrong] if is_found else [])
+    problems = [*find_misspellings({right: 100, wrong: 1}, "plain")]
+    assert [entry.label for entry in problems] == ([wrong] if is_found else [])
 
 
 @pytest.mark.parametrize(

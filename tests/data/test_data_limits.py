@@ -46,8 +46,8 @@ def test_spans_of_other_types(span: Any) -> None:
 def token_spans(*spans: tuple[int, int, str]) -> list[tuple[str, int, int]]:
     offsets = [(0, 2), (3, 6), (7, 11), (11, 12)]
     texts = [f"({start}, {end})" for start, end, _ in spans]
-    found = characters.find_token_spans("In New York!", offsets, spans, texts)
-    return [tuple(span) for span in found]  # type: ignore[misc]
+    token_spans = characters.find_token_spans("In New York!", offsets, spans, texts)
+    return [tuple(span) for span in token_spans]  # type: ignore[misc]
 
 
 def test_spans_of_tokens() -> None:
@@ -95,11 +95,17 @@ def test_spans_of_markup() -> None:
 
 def test_columns_of_a_stored_layout() -> None:
     data = {"format": "conll", "token": [0], "label": 1, "width": 2}
-    most = layouts._MAX_COLUMNS
-    for width in (0, 2, most):
+    maximum = layouts._MAX_COLUMNS
+    for width in (0, 2, maximum):
         assert Layout.from_json(data | {"width": width}) == Layout("conll", (0,), 1, width)
-    wrong = [("width", -1), ("width", 1.0), ("width", most + 1), ("token", [-1]), ("token", [True])]
-    for name, value in [*wrong, ("token", [most + 1])]:
+    wrong = [
+        ("width", -1),
+        ("width", 1.0),
+        ("width", maximum + 1),
+        ("token", [-1]),
+        ("token", [True]),
+    ]
+    for name, value in [*wrong, ("token", [maximum + 1])]:
         with pytest.raises(InputError, match="the columns must be a list of numbers"):
             Layout.from_json(data | {name: value})
 

@@ -90,10 +90,10 @@ def test_sums_of_tasks_that_end_in_another_order(client: Any) -> None:
 def test_slices(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(0)
     items, w = list(random.standard_normal(13)), random.standard_normal(1001)
-    whole = Dask(client).sum(vector, items, w, length=1001)
+    expected = Dask(client).sum(vector, items, w, length=1001)
     monkeypatch.setattr(module, "_SLICE", 100)
-    np.testing.assert_array_equal(Dask(client).sum(vector, items, w, length=1001), whole)
-    np.testing.assert_array_equal(Local(1).sum(vector, items, w), whole)
+    np.testing.assert_array_equal(Dask(client).sum(vector, items, w, length=1001), expected)
+    np.testing.assert_array_equal(Local(1).sum(vector, items, w), expected)
 
 
 def test_run_in_order_with_few_tasks_at_a_time(client: Any, tmp_path: Path) -> None:

@@ -95,15 +95,15 @@ def test_clusters(tmp_path: Path) -> None:
 
 
 def test_templates_of_crfpp() -> None:
-    most = templates._MAX_ROW
-    spec = templates.parse(f"U0:%x[-2,0]/%x[{most},1]\nB\n")
-    assert [part.offset for part in spec.templates[0].parts] == [-2, most]
+    maximum = templates._MAX_ROW
+    spec = templates.parse(f"U0:%x[-2,0]/%x[{maximum},1]\nB\n")
+    assert [part.offset for part in spec.templates[0].parts] == [-2, maximum]
     outside = spec.outside
     assert outside is not None
     assert outside[0] == ("_B-1", "_B-2")
     assert outside[1][:2] == ("_B+1", "_B+2")
-    assert len(outside[1]) == most
-    for row in (most + 1, -most - 1):
+    assert len(outside[1]) == maximum
+    for row in (maximum + 1, -maximum - 1):
         with pytest.raises(FormatError, match=f"line 2: row {row} is out of range"):
             templates.parse(f"# a comment\nU0:%x[{row},0]\n")
     assert templates.parse("U0:%x[0,0]\n").outside == (("_B-1",), ("_B+1",))
@@ -164,10 +164,10 @@ def test_ways_to_split_a_name() -> None:
 
 
 def test_sizes_of_regular_expressions() -> None:
-    most = MAX_INSTRUCTIONS
-    assert LinearRegex("a" * (most - 1)).search("a" * most) is not None
-    with pytest.raises(InputError, match=f"needs more than {most} instructions"):
-        LinearRegex("a" * (most + 1))
+    maximum = MAX_INSTRUCTIONS
+    assert LinearRegex("a" * (maximum - 1)).search("a" * maximum) is not None
+    with pytest.raises(InputError, match=f"needs more than {maximum} instructions"):
+        LinearRegex("a" * (maximum + 1))
 
 
 def test_columns_that_an_array_model_keeps() -> None:

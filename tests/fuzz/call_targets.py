@@ -87,8 +87,8 @@ def call_chain(path: Path, rng: random.Random) -> None:
         arguments["labels"] = draw_integers(rng, steps, labels)
     if name == "kbest":
         # All paths of 9 steps with 5 labels are a valid answer, but it takes 400 MB.
-        most = 5 if labels**steps == 5**9 else 2**40
-        arguments["k"] = rng.choice([1, 2, 5, 0, -1, most, 1.5])
+        largest = 5 if labels**steps == 5**9 else 2**40
+        arguments["k"] = rng.choice([1, 2, 5, 0, -1, largest, 1.5])
     if name == "sample":
         arguments |= {"size": rng.choice([1, 3, 0, -1]), "random_state": 0}
     function = getattr(chain, name)

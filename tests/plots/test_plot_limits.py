@@ -98,8 +98,8 @@ def test_arrows_between_dots_that_are_close() -> None:
 
 
 def test_markers_and_legends_of_curves() -> None:
-    most = lines._MAX_MARKERS
-    for count, shown in ((most, most), (most + 1, 0)):
+    maximum = lines._MAX_MARKERS
+    for count, shown in ((maximum, maximum), (maximum + 1, 0)):
         drawing = curves({"loss": [(n, float(n)) for n in range(count)]}, "x", "y")
         assert len(kinds(drawing, "point")) == shown
     texts = [getattr(shape, "text", "") for shape in drawing.shapes]
@@ -110,8 +110,8 @@ def test_markers_and_legends_of_curves() -> None:
 
 
 def test_numbers_in_the_cells_of_a_small_matrix() -> None:
-    most = matrices._MAX_NUMBERED
-    for size, is_numbered in ((most, True), (most + 1, False)):
+    maximum = matrices._MAX_NUMBERED
+    for size, is_numbered in ((maximum, True), (maximum + 1, False)):
         names = [f"n{i}" for i in range(size)]
         values = np.full((1, size), 0.5)
         drawing = heat_map(values, ["row"], names)

@@ -78,7 +78,8 @@ void make_memory(Memory* self, std::int64_t n, int capacity) {
   new (self) Memory(n, capacity);
 }
 
-// Adds a pair. Returns |w|², |q|², and whether the pair was stored.
+// Adds the pair (w - w_before, g - g_before) of the last step. Returns |w|², |q|², and whether the pair
+// was stored: it is dropped without positive curvature.
 std::tuple<double, double, bool> push(Memory& self, const In& w, const In& w_before, const In& g,
                                       const In& g_before, const In& q, int threads) {
   same_size(self.size(), {size(w), size(w_before), size(g), size(g_before), size(q)}, threads);

@@ -289,7 +289,7 @@ class PairChains {
   PairStates states_;
   TrainingLabels y_;
   std::int64_t block_rows_;
-  // See PairChain; the bigrams are sorted by the state that they lead to.
+  // As in PairChain (chain/types.hpp). The bigrams are sorted by the state that they lead to.
   std::vector<std::int32_t> bigram_begin_, source_begin_, plain_begin_, source_;
   std::vector<std::uint16_t> before_, after_;  // (bigrams)
   std::vector<std::int32_t> trigram_;          // (sources): the number of the trigram, or -1

@@ -315,7 +315,7 @@ class RowSorter {
     rows_.clear();
   }
 
-  // Writes all rows of a merger, and returns the bytes that they have in the file.
+  // Writes all rows of a merger, and returns their byte range in the file: (begin, end).
   Span write_run(TemporaryFile& file, rows_detail::Merger& merger) {
     constexpr std::size_t kBuffer = 1 << 16;  // words
     const auto width = static_cast<std::size_t>(layout_.width());

@@ -26,7 +26,7 @@ enum class WordClass : std::uint8_t {
   kLF,
   kNewline,
   kWSegSpace,
-  // Only for tokens (README.md).
+  // The classes below are not in UAX #29. Only tokens use them: README.md explains them.
   kApostrophe,
   kStacker,    // a sign that puts the next letter below the last one
   kStackable,  // a letter of a script without spaces between words that has such signs

@@ -59,7 +59,7 @@ _cache_bytes = 0
 
 
 def configure(folder: str | None, cache_bytes: int) -> None:
-    """Set the folder of this thread, and the memory of `give_back` in this process."""
+    """Set the folder for the files of this thread's task, and the bytes `give_back` may keep."""
     global _cache_bytes
     _settings.folder, _cache_bytes = folder, cache_bytes
 

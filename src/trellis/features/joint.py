@@ -47,7 +47,7 @@ _BLOCK_CELLS = 1 << 16
 
 @dataclass(frozen=True)
 class JointFunction:
-    """A function that returns joint features, and the number of its arguments.
+    """A function of joint features, stored together with its number of arguments.
 
     The number of arguments says on what the features depend: (x, i, previous, label),
     (x, i, label) or (previous, label). Functions of fewer arguments are called less often.

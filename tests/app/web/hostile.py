@@ -57,17 +57,17 @@ def _names(port: int) -> Iterator[bytes]:
         *("localhost:", "", "127.0.0.1:0", f"127.0.0.1:0{port}", "*", "localhost#", "%6cocalhost"),
     )
     yield from (build(port, host=host or " ") for host in hosts)
-    own = f"127.0.0.1:{port}"
+    host = f"127.0.0.1:{port}"
     origins = (
-        *("http://evil.example", "https://evil.example", "null", "file://", f"http://{own}.evil"),
+        *("http://evil.example", "https://evil.example", "null", "file://", f"http://{host}.evil"),
         *(
-            f"ftp://{own}",
-            own,
-            f"http://evil@{own}",
-            f"http://{own}/",
-            f"http://{own}, http://evil",
+            f"ftp://{host}",
+            host,
+            f"http://evil@{host}",
+            f"http://{host}/",
+            f"http://{host}, http://evil",
         ),
-        *("http://127.0.0.1:1", "chrome-extension://abc", "http://", "*", f"http://{own}:{own}"),
+        *("http://127.0.0.1:1", "chrome-extension://abc", "http://", "*", f"http://{host}:{host}"),
     )
     yield from (build(port, origin=origin) for origin in origins)
     yield build(port, more=f"Host: evil.example\r\nX-Forwarded-Host: 127.0.0.1:{port}\r\n")
@@ -201,8 +201,8 @@ def _values(port: int) -> Iterator[bytes]:
 
 def _protocol(port: int) -> Iterator[bytes]:
     """Bytes that are no HTTP, or that two programs in a row would read differently."""
-    own = f"Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: {JSON}\r\n"
-    head = f"POST /v1/tag HTTP/1.1\r\n{own}".encode()
+    headers = f"Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: {JSON}\r\n"
+    head = f"POST /v1/tag HTTP/1.1\r\n{headers}".encode()
     length = b"Content-Length: %d\r\n" % len(BODY)
     chunk = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
     yield b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 100  # TLS

@@ -128,14 +128,14 @@ def test_equals_fit_in_memory(name: str, kind: str, is_partial: bool) -> None:
 def test_objective_and_gradient_at_random_weights() -> None:
     """The loss and gradient of the shards, at the same weights, to the rounding of the sum."""
     X, y = make_data(3)
-    found: list[tuple[float, Any]] = []
+    results: list[tuple[float, Any]] = []
     for data in ((X, y), (make_corpus(X, y, 9),)):
         losses: list[Any] = []
         model = CRF(l2=0.3, max_iter=2, solver="gradient", solver_options={"step": 0.01})
         model.fit(*data, callback=lambda progress, losses=losses: losses.append(progress.loss))
-        found.append((losses[-1], model.coef_))
-    assert found[0][0] == pytest.approx(found[1][0], rel=1e-12)
-    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-12, atol=1e-14)
+        results.append((losses[-1], model.coef_))
+    assert results[0][0] == pytest.approx(results[1][0], rel=1e-12)
+    np.testing.assert_allclose(results[0][1], results[1][1], rtol=1e-12, atol=1e-14)
 
 
 def test_converged_models_agree() -> None:

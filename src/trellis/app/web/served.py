@@ -53,7 +53,7 @@ class ChainModel:
         return {None: "features", 1: "text"}.get(self.columns, "columns")
 
     def describe(self) -> list[tuple[str, str]]:
-        """Return facts for a reader, as names and values."""
+        """Return what the page says about it, as names and values."""
         facts = self.model.describe()
         rows = [("model", type(self.model).__name__), ("labels", f"{len(self.labels):,}")]
         if facts.weights is not None:
@@ -156,7 +156,7 @@ class Emissions:
         return "features"
 
     def describe(self) -> list[tuple[str, str]]:
-        """Return facts for a reader, as names and values."""
+        """Return what the page says about it, as names and values."""
         frames, symbols = self.scores.shape
         facts = [("frames", f"{frames:,}"), ("symbols", f"{symbols:,}")]
         return facts if self.audio is None else [*facts, ("audio", self.audio.name)]
@@ -181,7 +181,7 @@ class WordVectors:
         return "text"
 
     def describe(self) -> list[tuple[str, str]]:
-        """Return facts for a reader, as names and values."""
+        """Return what the page says about it, as names and values."""
         return [("words", f"{len(self.vectors):,}"), ("dimensions", f"{self.vectors.dim:,}")]
 
 

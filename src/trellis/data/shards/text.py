@@ -103,9 +103,9 @@ class TextShard:
         )
         n_header = len(self.header) + 1 if self.header and self.begin else 0
         with self._open() as file:
-            found = numbered(file, lambda *_: None, self.columns, self._codec())
+            rows = numbered(file, lambda *_: None, self.columns, self._codec())
             index = sequence + (1 if n_header else 0)
-            item = next(islice(found, index, None), None)
+            item = next(islice(rows, index, None), None)
         return None if item is None else item.line - n_header + before
 
     @contextmanager

@@ -34,7 +34,8 @@ from trellis.inference.chain.signature import takes_scores
 # The limit of kbest and sample: 2**36 labels are 0.5 TiB. Without it, NumPy would raise a
 # MemoryError that does not name the argument.
 _MAX_PATH_LABELS = 2**36
-# kbest counts the allowed paths if k paths have more labels than this: 8 MiB. Counting them always
+# If k paths have more labels than this (8 MiB), kbest counts the allowed paths first and lowers k
+# to their number, so that no memory is taken for paths that do not exist. Counting them always
 # would slow small calls down.
 _MAX_UNCOUNTED_LABELS = 2**20
 

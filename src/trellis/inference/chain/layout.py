@@ -79,7 +79,7 @@ class BatchLayout:
         return np.arange(len(self.starts)) * (self.shape[-1] - 1)
 
     def per_pair(self, flat: Array) -> ArrayOrList:
-        """Return flat (L, L) matrices, one per pair of neighbours, in the caller's layout."""
+        """Return ``flat``, one (L, L) matrix per pair of positions, in the caller's layout."""
         if self.shape is None:
             return _core.split_rows(flat, self.lengths - 1)
         return flat.reshape(*self.shape[:-1], self.shape[-1] - 1, *flat.shape[1:])

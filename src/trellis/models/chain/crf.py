@@ -49,24 +49,19 @@ class LinearChainModel(FittedChain):
         With ``early_stopping=n``, training ends after n scores in a row without improvement, and
         the model gets the weights with the best score. ``callback`` is called after each iteration;
         a truthy return value stops training. A ``checkpoint`` saves the state during training, so
-        that training can be resumed after a crash; a folder holds one of the name
-        ``trellis.checkpoint``, from which training resumes if it exists.
-
-        A corpus need not fit in memory: an ``engine`` computes the gradients of its shards, by
-        default `trellis.engines.Local`. The result has the same bits on every engine.
+        that training can be resumed after a crash. An ``engine`` computes the gradients of the
+        shards of a corpus, by default `trellis.engines.Local`.
         """
         check_parameters(self)
         any_type = self._takes_any_type()
-        checkpoint = Checkpoint.at(checkpoint)
+        checkpoint = Checkpoint.at(checkpoint) if isinstance(X, Corpus) else checkpoint
         monitor = Monitor(read_dev(dev, any_type), dev_every, callback, checkpoint)
         monitor.check(self.early_stopping)
         if isinstance(X, Corpus):
             # Imported here, so that commands that load a model start faster.
-            from trellis.models.sharded.fitting import check_corpus, fit_corpus
+            from trellis.models.sharded.fitting import fit_corpus
 
-            check_corpus(self, X, y, engine)
-            with unchanged_on_error(self), show_progress(type(self).__name__, self.verbose) as draw:
-                fit_corpus(self, X, sample_weight, engine, TrainingRun(self, monitor, draw))
+            fit_corpus(self, X, y, sample_weight, engine, monitor)
             return self
         if engine is not None:
             raise InputError("engine needs a trellis.data.Corpus as X, which has shards")
@@ -87,10 +82,6 @@ class LinearChainModel(FittedChain):
             layout = choose_weights(batch, features, labels, rules, sample_weight)
             layout, w0 = initial_weights(self, layout, labels)
             batch, layout = drop_unused_attributes(features, batch, layout)
-            if layout.size == 0:
-                raise InputError(
-                    "no feature has a weight: X has no features, or min_count is too high"
-                )
             self.classes_, self.features_, self.layout_ = as_array(labels.classes), features, layout
             # Objective: the core takes its own copy of the data.
             problem = build_problem(self, batch, labels, layout, sample_weight)
@@ -109,31 +100,25 @@ class LinearChainModel(FittedChain):
 class CRF(LinearChainModel):
     """A linear-chain conditional random field.
 
-    p(y | x) = exp(Σₜ w · φ(x, t, yₜ₋₁, yₜ)) / Z(x), trained to maximise
-    Σᵢ log p(yᵢ | xᵢ) - l2/2 ‖w‖² - l1 ‖w‖₁.
+    Training maximises Σᵢ log p(yᵢ | xᵢ) - l2/2 ‖w‖² - l1 ‖w‖₁.
 
     >>> X = [["the", "dog", "barks"], ["a", "cat", "sleeps"], ["the", "cat", "barks"]]
     >>> y = [["DET", "NOUN", "VERB"]] * 3
     >>> crf = CRF(l2=0.1).fit(X, y)
     >>> crf.predict([["a", "dog", "sleeps"]])
     [['DET', 'NOUN', 'VERB']]
-    >>> crf.predict([["a", "dog", "sleeps"]], known=[[None, {"VERB"}, None]])[0][1]
-    'VERB'
 
     Parameters
     ----------
     features
-        How features are computed from tokens: a `trellis.features.Window`, a `Spec` (also read from
-        CRF++ and Wapiti templates), or a function of a sequence. With None, ``str`` and tuple
-        tokens get built-in features, and tokens that are dicts, lists of names or arrays are
-        themselves features.
+        A `trellis.features.Window`, a `Spec` (also read from CRF++ and Wapiti templates), or a
+        function of a sequence. With None, ``str`` and tuple tokens get built-in features, and
+        tokens that are dicts, lists of names or arrays are themselves features.
     edge_features
-        Features of the transition into each position, φ(x, t, y', y): a function of a sequence, or
-        a `Window` or `Spec`, whose templates are used for transitions.
+        Features of the transition into each position: a function of a sequence, `Window` or `Spec`.
     joint
-        Joint features, one weight each: a function f(x, i, previous, label), or a list of them.
-        ``previous`` is None at position 0. Without ``features`` and ``edge_features``, the model
-        has no other weights.
+        Joint features, one weight each: a function f(x, i, previous, label), or a list of them;
+        ``previous`` is None at position 0. They replace the built-in features.
     order
         With 2, three labels in a row that occur in training have a weight w[yₜ₋₂, yₜ₋₁, yₜ] too.
     l2, l1
@@ -144,24 +129,19 @@ class CRF(LinearChainModel):
         "passive-aggressive" or "arow". ``solver_options`` are further arguments of the solver's
         function in `trellis.optim`; ``max_iter`` limits the iterations.
     states, transitions
-        The pairs that have a weight: pairs "seen" in training, or "all" pairs. ``transitions`` may
-        also be "none".
+        The pairs with a weight: those "seen" in training, "all", or for transitions "none".
     min_count
         A feature that occurs less often with a label gets no weight for this label.
     constraints
         A tagging scheme ("BIO", "BILOU", …) or pairs of labels that must not follow each other.
     label_weight
-        ``{label: weight}``. With a weight above 1, errors at this label cost more in training:
-        where it is correct, log(weight) is added to the scores of all other labels
-        (softmax-margin).
-    scoring
-        The metric of ``fit(…, dev=…)``: "accuracy", "sequence_accuracy" or "span_f1".
-    early_stopping
-        Training ends after this number of scores in a row without improvement.
-    warm_start
-        If True, fit continues from the current weights. New data may have new labels and features.
-    verbose
-        If True, fit shows its progress, in a notebook, on a terminal or as lines.
+        ``{label: weight}``. With a weight above 1, errors at this label cost more: where it is
+        correct, log(weight) is added to the scores of all other labels (softmax-margin).
+    scoring, early_stopping
+        The metric of ``fit(…, dev=…)``: "accuracy", "sequence_accuracy" or "span_f1"; and the
+        number of scores in a row without improvement after which training ends.
+    warm_start, verbose
+        If True, fit continues from the current weights, and shows its progress.
 
     """
 

@@ -48,12 +48,18 @@ def initial_classes(model: Any) -> list[Label]:
 def initial_weights(
     model: Any, layout: WeightLayout, labels: EncodedLabels
 ) -> tuple[WeightLayout, NDArray[np.float64]]:
-    """Return the layout with all earlier weights added, and the initial weights."""
-    if not _has_earlier_fit(model):
-        return layout, np.zeros(layout.size)
-    index = {label: n for n, label in enumerate(labels.classes)}
-    numbers = np.array([index[label] for label in model.classes_.tolist()], dtype=np.int64)
-    return merge(model.layout_, model.coef_, numbers, layout)
+    """Return the layout with all earlier weights added, and the initial weights.
+
+    Raise InputError if there is nothing to learn.
+    """
+    w0 = np.zeros(layout.size)
+    if _has_earlier_fit(model):
+        index = {label: n for n, label in enumerate(labels.classes)}
+        numbers = np.array([index[label] for label in model.classes_.tolist()], dtype=np.int64)
+        layout, w0 = merge(model.layout_, model.coef_, numbers, layout)
+    if layout.size == 0:
+        raise InputError("no feature has a weight: X has no features, or min_count is too high")
+    return layout, w0
 
 
 def merge(

@@ -349,7 +349,7 @@ class GraphModel(Saved, ABC, Estimator):
             yield slice_samples, self._create_engine(slice_samples, shape.n_labels), scores
 
     def _shape(self) -> Shape:
-        """Return the sizes of the fitted model."""
+        """Return the numbers of labels and features, and the shape of each type of clique."""
         n_node_features = self.coef_.shape[1] + bool(self.fit_intercept)
         cliques = (
             CliqueShape(name, weights.ndim - 1, len(weights))

@@ -93,14 +93,14 @@ def _fit(model: Any, corpus: Corpus, sample_weight: Any, engine: Engine, run: Tr
     # Pass 1: attributes and labels.
     any_type = model._takes_any_type()
     prototype = Prototype(initial_features(model, first_sequences(corpus)), any_type)
-    found = survey(engine, corpus, prototype)
-    assert found.attributes is not None  # the first sequences exist
-    features = restore(prototype.features, found.attributes)
-    labels = _encode_classes(model, found)
+    totals = survey(engine, corpus, prototype)
+    assert totals.attributes is not None  # the first sequences exist
+    features = restore(prototype.features, totals.attributes)
+    labels = _encode_classes(model, totals)
     # Pass 2: numbers on the disks of the workers.
-    run.tokens = found.tokens
-    weights = sample_weights(sample_weight, sum(found.sequences))
-    parts = _split_weights(corpus, found.sequences, weights)
+    run.tokens = totals.tokens
+    weights = sample_weights(sample_weight, sum(totals.sequences))
+    parts = _split_weights(corpus, totals.sequences, weights)
     encoder = Shared(Encoder(features, labels.classes, any_type, model.constraints))
     placed = engine.place(encode_shard, parts, encoder)
     rules = WeightRules(model.states, model.transitions, model.min_count)
@@ -109,7 +109,8 @@ def _fit(model: Any, corpus: Corpus, sample_weight: Any, engine: Engine, run: Tr
     layout, w0 = initial_weights(model, layout, labels)
     if layout.size == 0:
         raise InputError("no feature has a weight: X has no features, or min_count is too high")
-    # The shards keep the numbers of attributes without a weight; only the model drops them.
+    # The placed shards contain the indices of attributes without a weight, so `terms` has the
+    # complete layout. Only the model drops these attributes.
     constraints = constraints_for(model.constraints, labels.classes)
     costs = label_costs(model.label_weight, labels.classes)
     terms = Terms(layout, model.normalised_by_step, costs, *constraint_arrays(constraints))
@@ -127,7 +128,7 @@ def _fit(model: Any, corpus: Corpus, sample_weight: Any, engine: Engine, run: Tr
         engine,
         placed,
         terms,
-        n_sequences=sum(found.sequences),
+        n_sequences=sum(totals.sequences),
         l1=float(model.l1),
         l2=model.l2_,
         n_jobs=model.n_jobs,
@@ -140,9 +141,9 @@ def _fit(model: Any, corpus: Corpus, sample_weight: Any, engine: Engine, run: Tr
         model._prune()
 
 
-def _encode_classes(model: Any, found: Survey) -> EncodedLabels:
+def _encode_classes(model: Any, totals: Survey) -> EncodedLabels:
     """Return the classes as for data in memory: one sequence with every label of the corpus."""
-    y = [[*found.labels, None]] if found.is_partial else [[*found.labels]]
+    y = [[*totals.labels, None]] if totals.is_partial else [[*totals.labels]]
     return encode_for_training(y, np.array([len(y[0])]), initial_classes(model), model.constraints)
 
 

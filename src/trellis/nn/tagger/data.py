@@ -34,7 +34,8 @@ Integers = NDArray[np.int64]
 _BATCHES_PER_COPY = 64
 # the number of steps of a padded batch is rounded up to a multiple of 16, so that few shapes occur
 _STEP_MULTIPLE = 16
-# tokens: a larger batch keeps a GPU busy without a CUDA graph, and its padding would cost more time
+# The largest batch that is padded for a CUDA graph, in tokens. A larger one keeps a GPU busy
+# without a graph, and its padding would cost more time than the graph saves.
 _MAX_PADDED_TOKENS = 8192
 
 
