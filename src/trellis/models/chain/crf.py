@@ -85,7 +85,7 @@ class LinearChainModel(FittedChain):
             rules = WeightRules(self.states, self.transitions, self.min_count, self.order)
             batch = learn_joint(features, batch, X, labels, rules, sample_weight)
             layout = choose_weights(batch, features, labels, rules, sample_weight)
-            layout, w0 = initial_weights(self, layout, labels)
+            layout, w0 = initial_weights(self, layout, labels.classes)
             batch, layout = drop_unused_attributes(features, batch, layout)
             if layout.size == 0:
                 raise InputError(

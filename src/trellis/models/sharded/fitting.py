@@ -12,7 +12,7 @@ from trellis.checks import sample_weights
 from trellis.data.shards.corpus import Corpus
 from trellis.engines.base import Engine
 from trellis.engines.local import Local
-from trellis.engines.storage import Shared
+from trellis.engines.storage import Placed, Shared
 from trellis.errors import InputError
 from trellis.features.merging import restore
 from trellis.models.chain.labels import (
@@ -58,8 +58,9 @@ def check_corpus(model: Any, corpus: Corpus, y: Any, engine: Any) -> None:
             f"solver {model.solver!r} needs all sequences in memory: use solver={names}, or "
             "fit(*corpus.load())"
         )
-    if model.joint is not None:
-        raise InputError("joint features need all sequences in memory: use fit(*corpus.load())")
+    needs_memory = {"joint features": model.joint is not None, "order=2": model.order == 2}
+    for name in (name for name, is_set in needs_memory.items() if is_set):
+        raise InputError(f"{name} cannot be used with a Corpus: use fit(*corpus.load())")
 
 
 def fit_corpus(
@@ -103,41 +104,38 @@ def _fit(model: Any, corpus: Corpus, sample_weight: Any, engine: Engine, run: Tr
     parts = _split_weights(corpus, found.sequences, weights)
     encoder = Shared(Encoder(features, labels.classes, any_type, model.constraints))
     placed = engine.place(encode_shard, parts, encoder)
-    rules = WeightRules(model.states, model.transitions, model.min_count)
-    cells = engine.sum(count_cells, placed, encoder, rules.min_count > 0, name="features")
-    layout = layout_of(cells, features, len(labels.classes), rules)
-    layout, w0 = initial_weights(model, layout, labels)
-    if layout.size == 0:
-        raise InputError("no feature has a weight: X has no features, or min_count is too high")
-    # The shards keep the numbers of attributes without a weight; only the model drops them.
-    constraints = constraints_for(model.constraints, labels.classes)
-    costs = label_costs(model.label_weight, labels.classes)
-    terms = Terms(layout, model.normalised_by_step, costs, *constraint_arrays(constraints))
-    _, model_layout = drop_unused_attributes(features, empty_batch(features), layout)
-    model.classes_, model.features_, model.layout_ = (
-        as_array(labels.classes),
-        features,
-        model_layout,
-    )
-    model.l2_ = (
-        float(model.l2) if model.l2 != AUTO else automatic_l2(cells.known, len(labels.classes))
-    )
-    warn_of_unseen_labels(run.monitor.dev, labels.classes, stacklevel=5)
-    problem = CorpusProblem(
-        engine,
-        placed,
-        terms,
-        n_sequences=sum(found.sequences),
-        l1=float(model.l1),
-        l2=model.l2_,
-        n_jobs=model.n_jobs,
-    )
-    state = run.resume([np.frombuffer(bytes.fromhex(cells.digest), np.uint8)], w0)
-    run.finish(solve(model, problem, w0, run, state), problem)
-    problem.close()
+    with engine.holding(*placed, encoder):
+        _train(model, placed, encoder, engine, run)
     model.isa_ = engine.isa
     if model.l1 > 0:
         model._prune()
+
+
+def _train(
+    model: Any, placed: list[Placed], encoder: Shared, engine: Engine, run: TrainingRun
+) -> None:
+    """Choose the weights and minimise the objective, from the numbers of the shards."""
+    features, classes = encoder.value.features, encoder.value.classes
+    rules = WeightRules(model.states, model.transitions, model.min_count)
+    cells = engine.sum(count_cells, placed, encoder, rules.min_count > 0, name="features")
+    layout = layout_of(cells, features, len(classes), rules)
+    layout, w0 = initial_weights(model, layout, classes)
+    if layout.size == 0:
+        raise InputError("no feature has a weight: X has no features, or min_count is too high")
+    # The shards keep the numbers of attributes without a weight; only the model drops them.
+    constraints = constraints_for(model.constraints, classes)
+    costs = label_costs(model.label_weight, classes)
+    terms = Terms(layout, model.normalised_by_step, costs, *constraint_arrays(constraints))
+    _, model_layout = drop_unused_attributes(features, empty_batch(features), layout)
+    model.classes_, model.features_, model.layout_ = as_array(classes), features, model_layout
+    model.l2_ = float(model.l2) if model.l2 != AUTO else automatic_l2(cells.known, len(classes))
+    warn_of_unseen_labels(run.monitor.dev, classes, stacklevel=6)
+    problem = CorpusProblem(
+        engine, placed, terms, l1=float(model.l1), l2=model.l2_, n_jobs=model.n_jobs
+    )
+    state = run.resume([np.frombuffer(bytes.fromhex(cells.digest), np.uint8)], w0)
+    with engine.holding(problem.terms):
+        run.finish(solve(model, problem, w0, run, state), problem)
 
 
 def _encode_classes(model: Any, found: Survey) -> EncodedLabels:
