@@ -127,6 +127,11 @@ def _as_list(X: Any, name: str, content: str) -> list[Any]:
             f"{name} is a GroupBy of pandas, whose items are pairs of a key and a frame: write "
             "[rows['word'].tolist() for _, rows in groups]"
         )
+    if hasattr(X, "shards"):
+        raise InputError(
+            f"{name} is a Corpus, which only fit of CRF and MEMM and predict of CRF, MEMM and HMM "
+            "read: write X, y = corpus.load()"
+        )
     if hasattr(X, "read"):
         raise InputError(
             f"{name} is an open file: must be a list of {content}; trellis.data.conll.read returns "

@@ -78,6 +78,8 @@ def test_a_cluster(run: Run, tmp_path: Path, files: list[str]) -> None:
         (["--engine", "a:1"], "must be dask://HOST:PORT"),
         (["--workers", "1", "--shard", "big"], "shard is 'big'"),
         (["--workers", "1", "--tune", "3"], "--tune cannot be used with --engine or --workers"),
+        (["--shard", "1MB"], "--shard needs --engine or --workers"),
+        (["--workers", "1", "--order", "2"], "--order 2 cannot be used with --engine or --workers"),
         (["--workers", "1", "--best"], "--best cannot be used with --engine or --workers"),
         (["--workers", "1", "--unknown", "_"], "--unknown cannot be used with"),
         (["--workers", "1", "--model", "hmm"], "do not apply to --model hmm"),
@@ -100,6 +102,8 @@ def test_wrong_options_of_train(
         (["--workers", "1", "-o", "out"], "need files"),
         (["a.conll", "--workers", "1", "-o", "out", "--marginals"], "write labels only"),
         (["a.conll", "--workers", "1", "-o", "out", "--min-probability", "0.5"], "cannot be used"),
+        (["a.conll", "--workers", "1", "-o", "out", "--decode", "mbr"], "--decode mbr cannot"),
+        (["a.conll", "--shard", "1MB", "-o", "out"], "--shard needs --engine or --workers"),
         (["none.conll", "--workers", "1", "-o", "out"], "none.conll"),
     ],
 )
@@ -122,3 +126,27 @@ def test_a_broken_line(run: Run, tmp_path: Path, files: list[str]) -> None:
     assert f"shard 3 ({tmp_path / 'a.conll'}, bytes 1" in ran.err
     assert "a.conll, line 151: the row has 1 columns" in ran.err
     assert not (tmp_path / "model.trellis").exists()
+
+
+def test_the_first_file_has_no_sequence(run: Run, tmp_path: Path, files: list[str]) -> None:
+    """The number of columns is that of the first sequence, not of the first shard."""
+    (tmp_path / "0.conll").write_text("\n\n")
+    options = ["--workers", "1", "--max-iter", "2"]
+    assert run("train", "0.conll", "a.conll", *options, "-o", "m.trellis").code == 0
+    assert trellis.load("m.trellis").describe().columns == 2
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.data"])
+def test_formats_are_those_of_tag_without_shards(
+    run: Run, tmp_path: Path, files: list[str], name: str
+) -> None:
+    assert run("train", "a.conll", "--max-iter", "1", "-o", "m.trellis").code == 0
+    for n, text in enumerate((TEXT, "Ann sings in York.\n")):
+        (tmp_path / name).write_text(text)
+        alone = run("tag", "m.trellis", name)
+        ran = run("tag", "m.trellis", name, "--workers", "1", "-o", f"out{n}")
+        assert ran.code == alone.code, (ran.err, alone.err)
+        if alone.code == 0:
+            assert (tmp_path / f"out{n}" / "000000.conll").read_text() == alone.out
+        else:
+            assert ran.err.replace(f"{tmp_path}/", "") == alone.err

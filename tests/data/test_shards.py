@@ -118,6 +118,54 @@ def test_columns_of_the_first_row_hold_for_later_shards(tmp_path: Path) -> None:
     assert Corpus.text(path, shard=1).load() == conll.read(path)
 
 
+MARK = "\ufeff"
+EDGES: dict[str, tuple[str, Any]] = {
+    "mark.conll": (f"{MARK}é O\n\n" * 3 + "𝄞 O\n", conll.read),
+    "mark.conllu": (MARK + UNIVERSAL.replace("\ta\t", "\té\t"), conllu.read),
+    "mark.jsonl": (MARK + OBJECTS.replace("Ann", "𝄞"), jsonl.read),
+    "mark.md": (f"{MARK}é [𝄞](person)\r\n\r\n" * 3 + MARK, markup.read),
+    "blank.conll": ("\r\n \n\t\n\n" * 5, conll.read),
+    "long.conll": ("wörter O\n" * 40 + "\na O", conll.read),
+    "first.conll": ("\n\n\n" * 9 + "a b O\n\nc\td\tO\n\n" * 2, conll.read),
+}
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.parametrize("name", EDGES)
+def test_marks_blank_lines_and_long_sequences(tmp_path: Path, name: str, suffix: str) -> None:
+    text, read = EDGES[name]
+    data = text.encode()
+    path = tmp_path / (name + suffix)
+    cut = len(data) // 2  # two streams, cut perhaps inside a character
+    path.write_bytes(COMPRESS[suffix](data[:cut]) + COMPRESS[suffix](data[cut:]))
+    expected = read(path)
+    for size in (1, 3, 10, 64, 1000):
+        assert Corpus.text(path, shard=size).load() == expected
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "shift_jis", "gb18030", "iso2022_jp"])
+def test_encodings(tmp_path: Path, encoding: str) -> None:
+    word = "naïve" if encoding == "cp1252" else "日本"
+    path = tmp_path / "a.conll"
+    path.write_bytes(f"{word} O\n\nb {word}\n\n".encode(encoding) * 9)
+    expected = conll.read(path, encoding=encoding)
+    for size in (1, 9, 30):
+        shards = Corpus.text(path, shard=size, columns=corpus.Columns(encoding=encoding))
+        assert shards.load() == expected
+    texts = tmp_path / "a.txt"
+    texts.write_bytes(f"{word} b\n".encode(encoding) * 9)
+    whole, parts = (
+        Corpus.text(texts, n, columns=corpus.Columns(encoding=encoding), labelled=False)
+        for n in (1000, 1)
+    )
+    assert (len(parts.shards), parts.load()) == (9, whole.load())
+
+
+def test_an_empty_file_among_others(tmp_path: Path) -> None:
+    paths = [write(tmp_path, f"{n}.conll", text) for n, text in enumerate(["", "a O\n", "\n", ""])]
+    assert Corpus.text(paths).load() == ([["a"]], [["O"]])
+
+
 def test_lines_of_sequences_and_errors(tmp_path: Path) -> None:
     rows = [f"w{n} B\nv O\n" for n in range(40)]
     text = "\n".join(rows)
@@ -260,6 +308,9 @@ def test_parquet(tmp_path: Path) -> None:
     assert Corpus.parquet(path, labels=None).load() == (EXPECTED[0], None)
     with pytest.raises(FormatError, match="no column 'words': it has tokens, tags"):
         Corpus.parquet(path, tokens="words")
+    parquet.write_table(pa.Table.from_pylist(DATA[:4]), path, row_group_size=3)
+    with pytest.raises(FormatError, match=r"a\.parquet: the file has changed since"):
+        shards.load()
     path.write_bytes(b"not parquet")
     with pytest.raises(FormatError, match=r"a\.parquet: cannot be read"):
         Corpus.parquet(path)

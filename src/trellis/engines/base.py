@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,14 @@ class Engine(ABC):
     @abstractmethod
     def forget(self, *items: Placed | Shared) -> None:
         """Remove the files and the memory of items that are not needed any more."""
+
+    @contextmanager
+    def holding(self, *items: Placed | Shared) -> Iterator[None]:
+        """Forget items at the end of a ``with`` block, also after an error or Ctrl-C."""
+        try:
+            yield
+        finally:
+            self.forget(*items)
 
     @property
     @abstractmethod

@@ -11,6 +11,7 @@ import itertools
 import operator
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -142,8 +143,9 @@ class Dask(Engine):
         for key in keys:
             self._shared.pop(key, None)
         if self.client.status == "running":
-            # A worker that was lost has no files.
-            self.client.run(remove, keys, on_error="ignore")
+            # A worker that was lost has no files, and a lost scheduler has its own error.
+            with suppress(OSError, TimeoutError):
+                self.client.run(remove, keys, on_error="ignore")
 
     def close(self) -> None:
         """Release what the workers hold; close the client if the engine has opened it."""
@@ -238,7 +240,8 @@ class Dask(Engine):
 
         while True:
             try:
-                wait(futures, timeout=_LOST_SECONDS)
+                with self.client.as_current():  # the process may have other clients
+                    wait(futures, timeout=_LOST_SECONDS)
                 return
             except TimeoutError:
                 self._workers()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
+import os
 import shutil
 import tempfile
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from typing import Any
@@ -43,16 +44,18 @@ class Local(Engine):
         jobs: int | None = None,
         *,
         processes: bool = False,
-        folder: str | None = None,
+        folder: str | os.PathLike[str] | None = None,
         cache_bytes: int = 1 << 30,
     ) -> None:
         self.jobs = native.resolve_jobs(jobs)
         self.processes = processes
         self.cache_bytes = as_positive(cache_bytes, "cache_bytes")
-        self.folder = folder
         if folder is None:
             self.folder = tempfile.mkdtemp(prefix="trellis-")
             self._cleanup = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        else:
+            self.folder = os.path.abspath(folder)
+            os.makedirs(self.folder, exist_ok=True)
         self._pool: Executor | None = None
 
     @property
@@ -134,11 +137,13 @@ class Local(Engine):
             self._pool = None
             raise EngineError(
                 "a process of Local was killed, perhaps because the memory is full: use fewer jobs "
-                "or smaller shards"
+                "or smaller shards. A script that uses processes must start its work under "
+                "if __name__ == '__main__':"
             ) from None
         finally:  # after an error or Ctrl-C, tasks that have not started are dropped
             for future in pending:
                 future.cancel()
+            wait(pending)  # a running task would write files again that `forget` removes
 
     def _executor(self) -> Executor:
         if self._pool is None:

@@ -116,6 +116,9 @@ def errors_name_shard(number: int, item: Any) -> Iterator[None]:
             f"shard {number} ({_place(item)}) on {_host()}: {error.filename or ''}: "
             f"{error.strerror or error}"
         ) from None
+    except Exception as error:  # of a function of the user
+        error.add_note(f"in shard {number} ({_place(item)})")
+        raise
 
 
 def _place(item: Any, error: TrellisError | None = None) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from trellis import CRF, HMM, MEMM, native
 from trellis.data import Corpus, conll
-from trellis.engines import Local
+from trellis.engines import Local, storage
 from trellis.engines.storage import Shared
 from trellis.errors import FormatError, InputError
 from trellis.features import Window
@@ -125,6 +125,49 @@ def test_equals_fit_in_memory(name: str, kind: str, is_partial: bool) -> None:
         assert model.losses_ == models[0].losses_
 
 
+PARAMETERS: dict[str, Any] = {
+    "features": Window(words=1),
+    "edge_features": first_letters,
+    "joint": None,  # refused, in test_bad_arguments
+    "order": None,  # refused, in test_bad_arguments
+    "l2": 3.0,
+    "l1": 0.5,
+    "solver": "gradient",
+    "solver_options": {"memory": 2},
+    "max_iter": 3,
+    "states": "all",
+    "transitions": "none",
+    "min_count": 4,
+    "constraints": [("O", "I-P")],
+    "label_weight": {"O": 0.2},
+    "scoring": "sequence_accuracy",
+    "early_stopping": 1,
+    "warm_start": None,  # test_warm_start_with_new_labels_and_words
+    "n_jobs": None,  # the same bits for each number, in test_equals_fit_in_memory
+    "random_state": None,  # only online solvers use it
+    "verbose": None,  # only progress
+}
+
+
+def test_every_parameter_has_its_effect() -> None:
+    """A parameter that training on a Corpus ignored would give the model of the defaults."""
+    X, y = make_data()
+    dev = make_data(9, 20)
+    assert PARAMETERS.keys() == CRF().get_params().keys()
+    for name, value in PARAMETERS.items():
+        if value is None:
+            continue
+        settings = {"max_iter": 8, "l2": 0.01, name: value}
+        monitored = {"dev": dev} if name in ("scoring", "early_stopping") else {}
+        models = [
+            CRF(**settings).fit(*data, **monitored) for data in ((X, y), (make_corpus(X, y, 1),))
+        ]
+        assert_same_model(models[1], models[0], exact=True)
+        default = CRF(max_iter=8, l2=0.01).fit(X, y, **monitored)
+        results = [(m.coef_.tolist(), m.dev_scores_, m.n_iter_) for m in (models[1], default)]
+        assert results[0] != results[1], name
+
+
 def test_objective_and_gradient_at_random_weights() -> None:
     """The loss and gradient of the shards, at the same weights, to the rounding of the sum."""
     X, y = make_data(3)
@@ -222,6 +265,33 @@ def test_shards_without_sequences() -> None:
         CRF().fit(empty)
 
 
+class Interrupted(BaseException):
+    """As Ctrl-C, which no except clause of the library catches."""
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_nothing_is_left_on_the_engine(tmp_path: Path, processes: bool) -> None:
+    X, y = make_data()
+    shards = make_corpus(X, y, 4)
+    engine = Local(2, folder=tmp_path / "new" / "folder", processes=processes)
+
+    def interrupt(progress: Any) -> None:
+        raise Interrupted
+
+    try:
+        model = CRF(max_iter=2).fit(shards, engine=engine)
+        assert not list(Path(engine.folder).iterdir())
+        with pytest.raises(Interrupted):
+            CRF().fit(shards, engine=engine, callback=interrupt)
+        assert not list(Path(engine.folder).iterdir())
+        assert not storage._prepared
+        assert storage._prepared_bytes == 0
+        model.predict(shards, engine=engine)
+        assert not list(Path(engine.folder).iterdir())
+    finally:
+        engine.close()
+
+
 # ---- errors
 
 
@@ -261,6 +331,20 @@ def test_a_forbidden_label_names_shard_and_line(broken: tuple[Path, list[str]]) 
         CRF(constraints="BIO").fit(shards)
 
 
+def test_an_error_of_a_function_names_its_shard() -> None:
+    X, y = make_data(0, 30)
+    X[22] = ["unknown"]
+    y[22] = ["O"]
+    lengths = dict.fromkeys(WORDS, 1)
+
+    def look_up(x: list[str]) -> list[dict[str, float]]:
+        return [{"length": lengths[word]} for word in x]
+
+    with pytest.raises(KeyError, match="unknown") as raised:
+        CRF(features=look_up).fit(make_corpus(X, y, 5))
+    assert raised.value.__notes__ == ["in shard 3 (dataset, rows 18 to 24)"]
+
+
 def test_an_impossible_sequence_names_its_shard() -> None:
     X, y = make_data(0, 30)
     X[22], y[22] = ["a", "b"], [{"O", "B-Q"}, "I-P"]  # neither may precede I-P
@@ -282,7 +366,8 @@ def test_bad_arguments() -> None:
             "must be a trellis.engines.Local or Dask, not str",
         ),
         (CRF(solver="sgd"), {"X": shards}, "'sgd' needs all sequences in memory"),
-        (CRF(joint=lambda x, i, p, t: []), {"X": shards}, "joint features need all sequences"),
+        (CRF(joint=lambda x, i, p, t: []), {"X": shards}, "joint features cannot be used"),
+        (CRF(order=2), {"X": shards}, r"order=2 cannot be used with a Corpus: use fit\(\*corpus"),
         (CRF(), {"X": unlabelled}, "the corpus has no labels"),
     ]
     for model, arguments, message in calls:
@@ -382,6 +467,28 @@ def test_predict_jsonl(tmp_path: Path) -> None:
     assert [x for p in paths for x in conll.read(p)[0]] == X
 
 
+def test_lines_of_text_without_labels(tmp_path: Path) -> None:
+    X, y = make_data()
+    model = CRF(max_iter=1).fit(X, y)
+    path = tmp_path / "a.conll"
+    path.write_text("w O\n\n" * 100 + "w\n\n" + "w O\n\n" * 50)
+    shards = Corpus.text(path, shard=100, labelled=False)
+    message = r"shard 4 \(.*bytes \d+ to \d+\): .*a\.conll, line 201: the row has 1 columns"
+    with pytest.raises(FormatError, match=message):
+        model.predict(shards)
+    with pytest.raises(FormatError, match=r"a\.conll, line 201: "):
+        list(shards)
+
+
+def test_other_methods_need_sequences() -> None:
+    X, y = make_data(0, 10)
+    shards = make_corpus(X, y, 2)
+    model = CRF(max_iter=1).fit(X, y)
+    for call in (model.predict_marginals, model.entropy, HMM().fit, HMM(n_states=2).fit):
+        with pytest.raises(InputError, match=r"X is a Corpus, .* write X, y = corpus\.load\(\)"):
+            call(shards)
+
+
 def test_bad_arguments_of_predict() -> None:
     X, y = make_data(0, 10)
     shards = make_corpus(X, y, 2)
@@ -389,7 +496,7 @@ def test_bad_arguments_of_predict() -> None:
     calls: list[tuple[dict[str, Any], str]] = [
         ({"X": X, "to": "folder"}, "engine and to need a trellis.data.Corpus"),
         ({"X": shards, "known": y}, "known cannot be used with a Corpus"),
-        ({"X": shards, "decode": "mbr"}, "labels of all sequences together"),
+        ({"X": shards, "decode": "mbr"}, r"together: use predict\(corpus\.load\(\)\[0\]\)"),
         ({"X": shards, "engine": 3}, "engine must be"),
     ]
     for arguments, message in calls:

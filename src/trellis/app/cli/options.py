@@ -120,19 +120,27 @@ class EngineOptions:
         ),
     ] = None
     shard: Annotated[
-        str, Option(help="Size of a shard with --engine or --workers.", metavar="SIZE")
-    ] = "16MB"
+        str | None,
+        Option(help="Size of a shard with --engine or --workers; default: 16MB.", metavar="SIZE"),
+    ] = None
 
     @property
     def is_set(self) -> bool:
         """Whether the files are read in shards."""
         return self.engine is not None or self.workers is not None
 
+    @property
+    def shard_size(self) -> str:
+        """The size of a shard."""
+        return self.shard or "16MB"
+
     def __post_init__(self) -> None:
         if self.engine is not None and self.workers is not None:
             raise UsageError("--engine and --workers cannot be used together")
         if self.engine is not None and not self.engine.startswith(("dask://", "tcp://", "tls://")):
             raise UsageError(f"--engine is {self.engine!r}: must be dask://HOST:PORT")
+        if self.shard is not None and not self.is_set:
+            raise UsageError("--shard needs --engine or --workers")
 
     @contextmanager
     def open(self) -> Iterator[Any]:

@@ -109,6 +109,8 @@ class Options:
                 raise UsageError("--engine and --workers need files, and a folder: --to FOLDER")
             if self.marginals or self.kbest or self.uncertain or self.output or self.unbuffered:
                 raise UsageError("--engine and --workers write labels only, as conll or jsonl")
+            if self.decode == "mbr":
+                raise UsageError("--decode mbr cannot be used with --engine or --workers")
             if self.min_probability is not None:
                 raise UsageError("--min-probability cannot be used with --engine or --workers")
         if self.by != "entropy" and not self.uncertain:
@@ -185,11 +187,15 @@ def _tag_shards(options: Options) -> None:
     for path in files_to_label:
         _check_source(path)
     model = open_sequence_model(options.model, options.jobs)
-    count_token_columns(model, options.model)  # raises for features computed in Python
+    columns = count_token_columns(model, options.model)
+
+    def choose(file: files.OpenFile) -> str:
+        return choose_format(file, options.format, model, columns, options.layout)
+
     shards = Corpus.text(
         files_to_label,
-        options.engine.shard,
-        format=options.format,
+        options.engine.shard_size,
+        format=choose,
         columns=options.layout,
         labelled=False,
     )

@@ -303,6 +303,8 @@ def _check_engine(options: Options) -> None:
         raise InputError(f"--engine and --workers do not apply to --model {options.model}")
     if options.solver in ONLINE_SOLVERS:
         raise InputError(f"--solver {options.solver} cannot be used with --engine or --workers")
+    if options.order == 2:
+        raise InputError("--order 2 cannot be used with --engine or --workers")
     needs_memory = {"best": options.best, "tune": options.tune, **vars(options.labels)}
     for name, value in needs_memory.items():
         if value:

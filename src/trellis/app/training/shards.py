@@ -11,6 +11,7 @@ from trellis.data import corpus, tags
 from trellis.data.shards.corpus import Corpus, Shard
 from trellis.engines.base import Engine
 from trellis.errors import InputError
+from trellis.models.sharded.survey import first_sequences
 
 __all__ = ["ShardedData", "survey_files"]
 
@@ -38,7 +39,7 @@ class ShardedData:
     corpus: Corpus
     counts: Counts
     head: TrainingData
-    """The sequences of the first shard with all labels of the corpus, for `read_dev`."""
+    """The sequences of the first shard that has any, with all labels of the corpus."""
 
     @property
     def width(self) -> int:
@@ -64,15 +65,14 @@ def survey_files(options: Options, engine: Engine) -> ShardedData:
         refuse_model(path)
     shards = Corpus.text(
         options.files,
-        options.engine.shard,
+        options.engine.shard_size,
         format=options.data.format,
         columns=options.data.layout,
     )
     counts: Counts = engine.sum(_count, shards.shards, name="count")
     if not counts.labels:
         raise InputError(f"{options.files[0]}: no label is known at any position")
-    X, _ = shards.shards[0].read()
-    head = TrainingData(X, [sorted(counts.labels)], [], [], shards.layout)
+    head = TrainingData(first_sequences(shards), [sorted(counts.labels)], [], [], shards.layout)
     return ShardedData(shards, counts, head)
 
 

@@ -51,8 +51,10 @@ def find_borders(
             border = offset + match.end()
             yield border
             target = (border // size + 1) * size
-        # A match can start at the last line break of the block and end in the next block.
-        unused = min(len(buffer), max(0, target - 1 - offset, buffer.rfind(b"\n")))
+        # A match can start at the last line break of the block and end in the next block. Without
+        # a line break nothing is kept, so a long line is searched only once.
+        last = buffer.rfind(b"\n") if b"\n" in buffer else len(buffer)
+        unused = min(len(buffer), max(0, target - 1 - offset, last))
         offset, buffer = offset + unused, buffer[unused:]
 
 

@@ -82,24 +82,28 @@ class Corpus:
         paths: Paths,
         shard: int | str = "16MB",
         *,
-        format: str | None = None,
+        format: text.Format = None,
         columns: Columns | None = None,
         labelled: bool = True,
     ) -> Corpus:
         """Return the corpus of text files, compressed or not, in any format of `trellis.data`.
 
         ``paths`` is a pattern such as ``"part-*.conll.zst"``, or a list of paths. A file is cut at
-        the first end of a sequence after each ``shard`` bytes of its decompressed text. To read
-        the last shard of a compressed file, all of it is decompressed: for large corpora, write
-        many files of a few shards each.
+        the first end of a sequence after each ``shard`` bytes of its decompressed text. ``format``
+        may be a function that chooses the format of an open file. To read the last shard of a
+        compressed file, all of it is decompressed: for large corpora, write many files of a few
+        shards each.
         """
         size = _parse_size(shard)
-        names = _expand(paths)
         columns = columns or Columns()
         shards = [
-            part for path in names for part in text.cut_text(path, size, format, columns, labelled)
+            part
+            for path in _expand(paths)
+            for part in text.cut_text(path, size, format, columns, labelled)
         ]
-        return cls(shards, layout_of(names[0], format, columns) if labelled else None)
+        if not (shards and labelled):
+            return cls(shards)
+        return cls(shards, layout_of(shards[0].path, shards[0].format, columns))
 
     @classmethod
     def jsonl(

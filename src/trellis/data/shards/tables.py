@@ -6,11 +6,11 @@ A row is a mapping with the tokens of a sequence and, if the corpus has labels, 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trellis.data.shards.stamps import Stamp, check_unchanged, stamp_of
 from trellis.errors import FormatError, InputError
 
 __all__ = [
@@ -85,7 +85,7 @@ class ParquetShard(_Table):
     group: int
     first: int
     """The number of the first row."""
-    stamp: tuple[int, int]
+    stamp: Stamp
 
     @property
     def name(self) -> str:
@@ -100,7 +100,11 @@ class ParquetShard(_Table):
         """Return (X, y); y is None without labels."""
         columns = [self.tokens] if self.labels is None else [self.tokens, self.labels]
         try:
-            table = _open_parquet(self.path).read_row_group(self.group, columns=columns)
+            check_unchanged(self.path, self.stamp)
+            with _open_parquet(self.path) as file:
+                table = file.read_row_group(self.group, columns=columns)
+        except FormatError:
+            raise
         except (OSError, ValueError) as error:  # pyarrow's errors are of these types
             raise FormatError(f"{self.name}: cannot be read: {error}") from None
         return self._convert(table.to_pylist(), self.first)
@@ -182,21 +186,20 @@ class BagShard(_Table):
 def cut_parquet(path: str, tokens: str, labels: str | None) -> list[ParquetShard]:
     """Return one shard for each row group of a file."""
     try:
-        status = os.stat(path)
-        file = _open_parquet(path)
+        stamp = stamp_of(path)
+        with _open_parquet(path) as file:
+            metadata, names = file.metadata, file.schema_arrow.names
     except (OSError, ValueError) as error:
         raise FormatError(f"{path}: cannot be read: {error}") from None
     for column in (tokens, labels):
-        if column is not None and column not in file.schema_arrow.names:
+        if column is not None and column not in names:
             raise FormatError(
-                f"{path}: the file has no column {column!r}: it has "
-                f"{', '.join(file.schema_arrow.names)}"
+                f"{path}: the file has no column {column!r}: it has {', '.join(names)}"
             )
-    stamp = (status.st_size, status.st_mtime_ns)
     shards, first = [], 0
-    for group in range(file.num_row_groups):
+    for group in range(metadata.num_row_groups):
         shards.append(ParquetShard(tokens, labels, path, group, first, stamp))
-        first += file.metadata.row_group(group).num_rows
+        first += metadata.row_group(group).num_rows
     return shards
 
 

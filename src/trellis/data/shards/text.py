@@ -7,25 +7,27 @@ sequence is dropped. A line of an error counts from the start of the file.
 
 from __future__ import annotations
 
-import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from trellis.data import conll, corpus, files
 from trellis.data.corpus_formats import BY_NAME, Columns, Sequence, parse_label_index
-from trellis.data.files import OpenFile, Token
+from trellis.data.files import Numbered, OpenFile, Token
 from trellis.data.layout import Layout
 from trellis.data.shards.borders import BLANK_LINE, LINE, cut_file
+from trellis.data.shards.stamps import Stamp, check_unchanged, stamp_of
 from trellis.errors import FormatError, InputError
 
-__all__ = ["TextShard", "cut_text"]
+__all__ = ["Format", "TextShard", "cut_text"]
 
 _BLOCK = 1 << 18  # bytes to read at a time
 _DOCSTART = "-DOCSTART-"
+Format: TypeAlias = str | Callable[[OpenFile], str] | None
+"""The name of a format, or a function that chooses it; None: the format is detected."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,10 @@ class TextShard:
     end: int
     format: str
     columns: Columns
-    labelled: bool = True
+    labelled: bool
+    stamp: Stamp
     header: tuple[str, ...] = ()
     """In conll: the lines of the file up to its first row, which starts every later shard."""
-    stamp: tuple[int, int] = field(default=(0, 0))
-    """The size of the file and the time of its last change, when the shards were cut."""
 
     @property
     def name(self) -> str:
@@ -50,7 +51,7 @@ class TextShard:
 
     def identity(self) -> tuple[Any, ...]:
         """Return values that differ if the contents may differ."""
-        place = (self.path, self.begin, self.end, *self.stamp)
+        place = (self.path, self.begin, self.end, self.stamp)
         return ("text", *place, self.format, tuple(self.columns), self.labelled)
 
     def content(self) -> Iterator[bytes]:
@@ -63,8 +64,9 @@ class TextShard:
         """Return (X, y); y is None without labels."""
         try:
             return self._read()
-        except FormatError as error:
-            self._raise_with_line(error)
+        except FormatError:
+            self._raise_with_line(TextShard._iterate_numbered if self.labelled else TextShard._read)
+            raise
 
     def _read(self) -> tuple[list[list[Token]], list[list[str]] | None]:
         skipped = 1 if self.header and self.begin else 0
@@ -83,15 +85,19 @@ class TextShard:
 
     def sequences(self, width: int, trained: Layout | None = None) -> Iterator[Sequence]:
         """Yield the sequences to label with all columns; arguments as in `corpus.iterate`."""
+        try:
+            yield from self._iterate(width, trained)
+        except FormatError:
+            self._raise_with_line(lambda shard: shard._iterate(width, trained))
+            raise
+
+    def _iterate(self, width: int, trained: Layout | None) -> Iterator[Sequence]:
         skipped = 0
         if self.header and self.begin:
             skipped = 1 + sum(_first_value(line) == _DOCSTART for line in self.header)
-        try:
-            with self._open() as file:
-                sequences = corpus.iterate(file, self.format, width, self.columns, trained)
-                yield from islice(sequences, skipped, None)
-        except FormatError as error:
-            self._raise_with_line(error)
+        with self._open() as file:
+            sequences = corpus.iterate(file, self.format, width, self.columns, trained)
+            yield from islice(sequences, skipped, None)
 
     def line_of(self, sequence: int) -> int | None:
         """Return the line of the file at which a sequence of the shard starts, from 1."""
@@ -112,7 +118,7 @@ class TextShard:
     def _open(self, with_header: bool = True) -> Iterator[OpenFile]:
         """Yield the decompressed bytes as an open file with the name of the file."""
         with _errors_name(self.path), open(self.path, "rb") as raw:
-            self._check_unchanged()
+            check_unchanged(self.path, self.stamp)
             file = OpenFile(raw, self.path)
             if file.is_packed:
                 read = _skip(file.read, self.begin)
@@ -121,40 +127,40 @@ class TextShard:
                 read = raw.read
             shard = _Slice(_limit(read, self.end - self.begin), self.path)
             shard.encoding = self.columns.encoding
-            if with_header and self.header and self.begin:
-                shard.prepend("".join(f"{line}\n" for line in (*self.header, "")))
+            if with_header and self.begin:
+                # A reader removes a byte order mark from the start. Here, U+FEFF is text.
+                lines = (*self.header, "") if self.header else ()
+                shard.prepend("".join(f"{line}\n" for line in lines) or "\ufeff")
             yield shard
-
-    def _check_unchanged(self) -> None:
-        if any(self.stamp) and _stamp(self.path) != self.stamp:
-            raise FormatError(
-                f"{self.path}: the file has changed since the corpus was opened: "
-                "build the Corpus again"
-            )
 
     def _codec(self) -> dict[str, str]:
         return {"encoding": self.columns.encoding, "errors": "strict"}
 
-    def _raise_with_line(self, error: FormatError) -> NoReturn:
-        """Raise the error that the file itself has, whose lines count from its start."""
-        numbered = BY_NAME[self.format].iterate_numbered
-        if self.begin and numbered is not None and self.labelled:
+    def _raise_with_line(self, read: Callable[[TextShard], Iterable[Any]]) -> None:
+        """Read the file from its start, to raise the error whose lines count from there."""
+        if self.begin:
+            deque(read(replace(self, begin=0)), maxlen=0)
 
-            def report(line: int, problem: str) -> NoReturn:
-                raise files.line_error(self.path, line, problem)
+    def _iterate_numbered(self) -> Iterator[Numbered]:
+        """Yield the sequences with their lines; raise FormatError for a wrong line."""
 
-            with replace(self, begin=0)._open() as file:
-                for _ in numbered(file, report, self.columns, self._codec()):
-                    pass
-        raise error
+        def report(line: int, problem: str) -> NoReturn:
+            raise files.line_error(self.path, line, problem)
+
+        if (numbered := BY_NAME[self.format].iterate_numbered) is not None:
+            with self._open() as file:
+                yield from numbered(file, report, self.columns, self._codec())
 
 
 def cut_text(
-    path: str, size: int, format: str | None, columns: Columns, labelled: bool
+    path: str, size: int, format: Format, columns: Columns, labelled: bool
 ) -> list[TextShard]:
     """Return the shards of a file, each of about ``size`` bytes."""
     with _errors_name(path), files.open_once(path) as file:
+        stamp = stamp_of(path)
         file.encoding = columns.encoding
+        if callable(format):
+            format = format(file)
         format = format or corpus.format_of(file, labelled)
         columns = corpus.validate_columns(columns, format)
     if labelled and format not in corpus.LABELLED:
@@ -169,9 +175,8 @@ def cut_text(
     by_blank_line = format in ("conll", "conllu")
     ranges = cut_file(path, size, BLANK_LINE if by_blank_line else LINE)
     header = _read_header(path, columns) if format == "conll" and len(ranges) > 1 else ()
-    stamp = _stamp(path)
     return [
-        TextShard(path, begin, end, format, columns, labelled, header, stamp)
+        TextShard(path, begin, end, format, columns, labelled, stamp, header)
         for begin, end in ranges
     ]
 
@@ -184,8 +189,9 @@ class _Slice(OpenFile):
         self._blocks, self._record, self._read = deque(), None, read
 
     def prepend(self, text: str) -> None:
-        """Let a text come before the bytes."""
-        self._blocks.appendleft(text.encode(self.encoding or "utf-8"))
+        """Let a text come before the bytes, without characters that the encoding lacks."""
+        if block := text.encode(self.encoding or "utf-8", "ignore"):
+            self._blocks.appendleft(block)
 
 
 @contextmanager
@@ -225,11 +231,6 @@ def _limit(read: Callable[[int], bytes], count: int) -> Callable[[int], bytes]:
         return block
 
     return read_some
-
-
-def _stamp(path: str) -> tuple[int, int]:
-    status = os.stat(path)
-    return status.st_size, status.st_mtime_ns
 
 
 def _read_header(path: str, columns: Columns) -> tuple[str, ...]:

@@ -80,7 +80,7 @@ class LinearChainModel(FittedChain):
             rules = WeightRules(self.states, self.transitions, self.min_count, self.order)
             batch = learn_joint(features, batch, X, labels, rules, sample_weight)
             layout = choose_weights(batch, features, labels, rules, sample_weight)
-            layout, w0 = initial_weights(self, layout, labels)
+            layout, w0 = initial_weights(self, layout, labels.classes)
             batch, layout = drop_unused_attributes(features, batch, layout)
             self.classes_, self.features_, self.layout_ = as_array(labels.classes), features, layout
             # Objective: the core takes its own copy of the data.

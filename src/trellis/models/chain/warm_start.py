@@ -5,6 +5,7 @@ values. Without ``warm_start``, or in the first fit, all features, labels and we
 """
 
 import copy
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from trellis.errors import InputError
 from trellis.features.joint import JointFeatures, NoFeatures, joint_functions
 from trellis.features.vectorizer import FeatureMap, choose
-from trellis.models.chain.labels import EncodedLabels, Label
+from trellis.models.chain.labels import Label
 from trellis.models.chain.weights import WeightLayout
 
 __all__ = ["initial_classes", "initial_features", "initial_weights", "merge"]
@@ -46,7 +47,7 @@ def initial_classes(model: Any) -> list[Label]:
 
 
 def initial_weights(
-    model: Any, layout: WeightLayout, labels: EncodedLabels
+    model: Any, layout: WeightLayout, classes: Sequence[Label]
 ) -> tuple[WeightLayout, NDArray[np.float64]]:
     """Return the layout with all earlier weights added, and the initial weights.
 
@@ -54,7 +55,7 @@ def initial_weights(
     """
     w0 = np.zeros(layout.size)
     if _has_earlier_fit(model):
-        index = {label: n for n, label in enumerate(labels.classes)}
+        index = {label: n for n, label in enumerate(classes)}
         numbers = np.array([index[label] for label in model.classes_.tolist()], dtype=np.int64)
         layout, w0 = merge(model.layout_, model.coef_, numbers, layout)
     if layout.size == 0:

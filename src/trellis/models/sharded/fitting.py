@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trellis.checks import sample_weights
+from trellis.checks import sample_weights, unchanged_on_error
 from trellis.data.shards.corpus import Corpus
 from trellis.engines.base import Engine
 from trellis.engines.local import Local
-from trellis.engines.storage import Shared
+from trellis.engines.storage import Placed, Shared
 from trellis.errors import InputError
 from trellis.features.merging import restore
 from trellis.models.chain.labels import (
@@ -21,7 +21,7 @@ from trellis.models.chain.labels import (
     constraints_for,
     encode_for_training,
 )
-from trellis.models.chain.monitoring import TrainingRun, warn_of_unseen_labels
+from trellis.models.chain.monitoring import Monitor, TrainingRun, warn_of_unseen_labels
 from trellis.models.chain.parameters import AUTO, automatic_l2, label_costs
 from trellis.models.chain.solvers import SOLVERS
 from trellis.models.chain.training import solve
@@ -38,11 +38,12 @@ from trellis.models.sharded.encoding import (
 )
 from trellis.models.sharded.problem import CorpusProblem, Terms
 from trellis.models.sharded.survey import Prototype, Survey, first_sequences, survey
+from trellis.optim.display import show_progress
 
-__all__ = ["check_corpus", "fit_corpus"]
+__all__ = ["fit_corpus"]
 
 
-def check_corpus(model: Any, corpus: Corpus, y: Any, engine: Any) -> None:
+def _check(model: Any, corpus: Corpus, y: Any, engine: Any) -> None:
     """Validate the arguments of ``fit(corpus)`` before any data are read."""
     if y is not None:
         raise InputError("y must be None if X is a Corpus, which contains the labels")
@@ -58,20 +59,24 @@ def check_corpus(model: Any, corpus: Corpus, y: Any, engine: Any) -> None:
             f"solver {model.solver!r} needs all sequences in memory: use solver={names}, or "
             "fit(*corpus.load())"
         )
-    if model.joint is not None:
-        raise InputError("joint features need all sequences in memory: use fit(*corpus.load())")
+    needs_memory = {"joint features": model.joint is not None, "order=2": model.order == 2}
+    for name in (name for name, is_set in needs_memory.items() if is_set):
+        raise InputError(f"{name} cannot be used with a Corpus: use fit(*corpus.load())")
 
 
 def fit_corpus(
-    model: Any, corpus: Corpus, sample_weight: Any, engine: Engine | None, run: TrainingRun
+    model: Any, corpus: Corpus, y: Any, sample_weight: Any, engine: Engine | None, monitor: Monitor
 ) -> None:
     """Learn the weights of a model. The result has the same bits on every engine."""
+    _check(model, corpus, y, engine)
     is_own = engine is None
     engine = Local(model.n_jobs) if engine is None else engine
     earlier = engine.progress
-    engine.progress = earlier or _draw_passes(run)
     try:
-        _fit(model, corpus, sample_weight, engine, run)
+        with unchanged_on_error(model), show_progress(type(model).__name__, model.verbose) as draw:
+            run = TrainingRun(model, monitor, draw)
+            engine.progress = earlier or _draw_passes(run)
+            _fit(model, corpus, sample_weight, engine, run)
     finally:
         engine.progress = earlier
         if is_own:
@@ -103,42 +108,37 @@ def _fit(model: Any, corpus: Corpus, sample_weight: Any, engine: Engine, run: Tr
     parts = _split_weights(corpus, totals.sequences, weights)
     encoder = Shared(Encoder(features, labels.classes, any_type, model.constraints))
     placed = engine.place(encode_shard, parts, encoder)
-    rules = WeightRules(model.states, model.transitions, model.min_count)
-    cells = engine.sum(count_cells, placed, encoder, rules.min_count > 0, name="features")
-    layout = layout_of(cells, features, len(labels.classes), rules)
-    layout, w0 = initial_weights(model, layout, labels)
-    if layout.size == 0:
-        raise InputError("no feature has a weight: X has no features, or min_count is too high")
-    # The placed shards contain the indices of attributes without a weight, so `terms` has the
-    # complete layout. Only the model drops these attributes.
-    constraints = constraints_for(model.constraints, labels.classes)
-    costs = label_costs(model.label_weight, labels.classes)
-    terms = Terms(layout, model.normalised_by_step, costs, *constraint_arrays(constraints))
-    _, model_layout = drop_unused_attributes(features, empty_batch(features), layout)
-    model.classes_, model.features_, model.layout_ = (
-        as_array(labels.classes),
-        features,
-        model_layout,
-    )
-    model.l2_ = (
-        float(model.l2) if model.l2 != AUTO else automatic_l2(cells.known, len(labels.classes))
-    )
-    warn_of_unseen_labels(run.monitor.dev, labels.classes, stacklevel=5)
-    problem = CorpusProblem(
-        engine,
-        placed,
-        terms,
-        n_sequences=sum(totals.sequences),
-        l1=float(model.l1),
-        l2=model.l2_,
-        n_jobs=model.n_jobs,
-    )
-    state = run.resume([np.frombuffer(bytes.fromhex(cells.digest), np.uint8)], w0)
-    run.finish(solve(model, problem, w0, run, state), problem)
-    problem.close()
+    with engine.holding(*placed, encoder):
+        _train(model, placed, encoder, engine, run)
     model.isa_ = engine.isa
     if model.l1 > 0:
         model._prune()
+
+
+def _train(
+    model: Any, placed: list[Placed], encoder: Shared, engine: Engine, run: TrainingRun
+) -> None:
+    """Choose the weights and minimise the objective, from the numbers of the shards."""
+    features, classes = encoder.value.features, encoder.value.classes
+    rules = WeightRules(model.states, model.transitions, model.min_count)
+    cells = engine.sum(count_cells, placed, encoder, rules.min_count > 0, name="features")
+    layout = layout_of(cells, features, len(classes), rules)
+    layout, w0 = initial_weights(model, layout, classes)
+    # The placed shards contain the indices of attributes without a weight, so `terms` has the
+    # complete layout. Only the model drops these attributes.
+    constraints = constraints_for(model.constraints, classes)
+    costs = label_costs(model.label_weight, classes)
+    terms = Terms(layout, model.normalised_by_step, costs, *constraint_arrays(constraints))
+    _, model_layout = drop_unused_attributes(features, empty_batch(features), layout)
+    model.classes_, model.features_, model.layout_ = as_array(classes), features, model_layout
+    model.l2_ = float(model.l2) if model.l2 != AUTO else automatic_l2(cells.known, len(classes))
+    warn_of_unseen_labels(run.monitor.dev, classes, stacklevel=6)
+    problem = CorpusProblem(
+        engine, placed, terms, l1=float(model.l1), l2=model.l2_, n_jobs=model.n_jobs
+    )
+    state = run.resume([np.frombuffer(bytes.fromhex(cells.digest), np.uint8)], w0)
+    with engine.holding(problem.terms):
+        run.finish(solve(model, problem, w0, run, state), problem)
 
 
 def _encode_classes(model: Any, totals: Survey) -> EncodedLabels:

@@ -46,18 +46,14 @@ class CorpusProblem(Problem):
         placed: list[Placed],
         terms: Terms,
         *,
-        n_sequences: int,
         l1: float,
         l2: float,
         n_jobs: int | None,
     ) -> None:
-        super().__init__(None, n_sequences, terms.by_step, l1, l2, n_jobs)
+        # Only online solvers need the number of sequences.
+        super().__init__(None, 0, terms.by_step, l1, l2, n_jobs)
         self.engine, self.placed = engine, placed
-        self.size, self._terms = terms.layout.size, Shared(terms)
-
-    def close(self) -> None:
-        """Remove the data of the shards from the workers."""
-        self.engine.forget(*self.placed, *self.placed[0].arguments, self._terms)
+        self.size, self.terms = terms.layout.size, Shared(terms)
 
     def objective(self) -> Objective:
         """Return ``objective(w, gradient) -> loss``, without the L1 term."""
@@ -69,7 +65,7 @@ class CorpusProblem(Problem):
             total = self.engine.sum(
                 evaluate_shard,
                 self.placed,
-                self._terms,
+                self.terms,
                 w,
                 l2_of_task,
                 self.engine.task_threads,

@@ -64,7 +64,9 @@ class Survey:
 
 def survey(engine: Engine, corpus: Corpus, prototype: Prototype) -> Survey:
     """Return the survey of a corpus."""
-    result: Survey = engine.sum(_survey_shard, corpus.shards, Shared(prototype), name="vocabulary")
+    shared = Shared(prototype)
+    with engine.holding(shared):
+        result: Survey = engine.sum(_survey_shard, corpus.shards, shared, name="vocabulary")
     return result
 
 

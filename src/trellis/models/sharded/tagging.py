@@ -59,7 +59,8 @@ def predict_corpus(
         )
     if decode == "mbr":
         raise InputError(
-            "decode='mbr' chooses the labels of all sequences together: use predict(*corpus.load())"
+            "decode='mbr' chooses the labels of all sequences together: use "
+            "predict(corpus.load()[0])"
         )
     model._check_fitted()
     is_own = engine is None
@@ -84,7 +85,9 @@ def _run(model: Any, engine: Engine, jobs: list[Job], decode: str) -> Iterator[A
         return
     worker_model = copy.copy(model)
     worker_model.n_jobs = engine.task_threads
-    yield from engine.run(_label_shard, jobs, Shared(worker_model), decode, name="tag")
+    shared = Shared(worker_model)
+    with engine.holding(shared):
+        yield from engine.run(_label_shard, jobs, shared, decode, name="tag")
 
 
 def _label_shard(job: Job, shared: Shared, decode: str) -> Any:
