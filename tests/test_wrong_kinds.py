@@ -75,7 +75,7 @@ CALLS: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
     ),
     "X of a graph model": (
         lambda v: graph_crf().fit(v, [["a", "b", "a"]]),
-        ["text", {"a": 1}, 3, [3], ["ab"], [()], [(*GRAPH, None, None, None)]],
+        ["text", {"a": 1}, 3, [3], ["ab"], [()], [(*GRAPH, None, None, None, None, None)]],
     ),
     "nodes": (
         lambda v: graph_crf().fit([(v, GRAPH[1])], [["a", "b", "a"]]),

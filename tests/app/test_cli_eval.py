@@ -399,8 +399,8 @@ def test_the_demo(run: Run, tmp_path: Path) -> None:
     ran = run("demo", "-o", "sub/demo")
     assert (ran.code, ran.err) == (0, "")
     names = sorted(tree(tmp_path / "sub" / "demo"))
-    assert names[:2] == ["model.trellis", "report.html"]
-    assert all(name.startswith("trellis.") for name in names[2:])  # a picture
+    assert names[:4] == ["dev.conll", "model.trellis", "report.html", "train.conll"]
+    assert all(name.startswith("trellis.") for name in names[4:])  # a picture
     assert "\x1b" not in ran.out
     model = trellis.load(tmp_path / "sub" / "demo" / "model.trellis")
     X, y = samples.generate("held_out")

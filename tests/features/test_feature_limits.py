@@ -248,7 +248,7 @@ def test_types_that_are_mistaken_for_sequences() -> None:
         (SimpleNamespace(), "X must be a list of sequences"),
         ([{"a": 1}], "X is one sequence, not a list of sequences: for a single sequence, write"),
         ([[b"a"]], "not bytes: decode it to str"),
-        ([[3]], r"not int of numbers: write np.array\(x\) for each sequence x of vectors"),
+        ([[3]], r"not int: write np.array\(x\) for each sequence x of vectors"),
         ([[[0.5]]], "not list of numbers"),
     ):
         with pytest.raises(InputError, match=message):
