@@ -113,3 +113,14 @@ def test_text_in_data_cannot_end_a_script() -> None:
     assert json.loads(text) == {"a": "</script><!--\u2028"}
     with pytest.raises(ValueError, match="JSON"):
         as_script_data(float(np.inf))
+
+
+def test_columns_of_a_model_of_second_order() -> None:
+    """The page gets the states of the chain, and no true labels, which are no columns."""
+    crf = CRF(order=2, max_iter=5).fit([["a", "b", "a"]], [["A", "B", "A"]])
+    payload = crf.inspect(["a", "b", "a"], ["A", "B", "A"]).payload
+    states = [" → ".join(state) for state in crf.label_states_]
+    assert payload["labels"] == states
+    assert len(states) > len(crf.classes_)
+    assert payload["unary"]["shape"] == [3, len(states)]
+    assert payload["gold"] is None

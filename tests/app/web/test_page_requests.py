@@ -13,6 +13,8 @@ from serving import TOKEN, Client, serve
 
 import trellis
 from trellis import CRF, HMM, MEMM, Vectors
+from trellis.app.web.http.errors import RequestError
+from trellis.app.web.served import ChainModel
 from trellis.data import conll
 from trellis.inference import chain
 from trellis.metrics import span_f1
@@ -291,3 +293,10 @@ def test_saved_page_has_all_modules(client: Client) -> None:
     assert html.count(interactive.STATE_MARK) == 1
     assert "import {" not in html
     assert "export function" not in html
+
+
+def test_the_page_refuses_a_model_of_second_order(tmp_path: Path) -> None:
+    model = CRF(order=2, max_iter=5).fit([["a", "b", "a"]], [["A", "B", "A"]])
+    served = ChainModel("second.trellis", model, tmp_path / "second.trellis")
+    with pytest.raises(RequestError, match=r"second.trellis has order 2: the page shows"):
+        served.payload(["a", "b"])
