@@ -190,6 +190,11 @@ def test_lines_of_sequences_and_errors(tmp_path: Path) -> None:
     assert failures[0].startswith(f"{path}, line {wrong}: the row has 1 columns")
 
 
+def test_a_name_with_brackets_is_not_a_pattern(tmp_path: Path) -> None:
+    path = write(tmp_path, "a[1].conll", "a O\n")
+    assert Corpus.text(path).load()[0] == [["a"]]
+
+
 def test_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "a.conll", "a O\n")
     monkeypatch.chdir(tmp_path)

@@ -13,7 +13,7 @@ from trellis import CRF, HMM, MEMM, native
 from trellis.data import Corpus, conll
 from trellis.engines import Local, storage
 from trellis.engines.storage import Shared
-from trellis.errors import FormatError, InputError
+from trellis.errors import FormatError, InputError, UnseenLabelWarning
 from trellis.features import Window
 from trellis.models.chain.checkpoint import Checkpoint
 from trellis.models.chain.labels import constraints_for
@@ -220,6 +220,9 @@ def test_dev_scores_and_early_stopping() -> None:
     assert model.dev_scores_ == expected.dev_scores_
     assert model.n_iter_ == expected.n_iter_
     by_corpus = CRF(**settings).fit(make_corpus(X, y, 5), dev=make_corpus(*dev, 3))
+    with pytest.warns(UnseenLabelWarning, match="dev: ") as warned:
+        CRF(max_iter=1).fit(make_corpus(X, y, 5), dev=([["a"]], [["new"]]))
+    assert warned[0].filename == __file__  # the line that calls fit
     np.testing.assert_array_equal(by_corpus.coef_, model.coef_)
 
 
@@ -430,6 +433,8 @@ def test_predict_resumes(tmp_path: Path) -> None:
     for other, data in ((CRF(max_iter=6).fit(X, y), shards), (model, make_corpus(X, y, 3))):
         with pytest.raises(InputError, match="output of another model, corpus or decoder"):
             other.predict(data, to=tmp_path / "out")
+    with pytest.raises(InputError, match=r"000000\.conll is a file: to must be a folder"):
+        model.predict(shards, to=paths[0])
     (tmp_path / "out" / "trellis.json").write_text("{")
     with pytest.raises(FormatError, match="is damaged"):
         model.predict(shards, to=tmp_path / "out")

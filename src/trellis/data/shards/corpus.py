@@ -200,7 +200,8 @@ def _expand(paths: Paths) -> list[str]:
         names = [os.fspath(path) for path in paths]
     else:
         pattern = os.fspath(paths)
-        names = sorted(glob.glob(pattern)) or ([] if glob.has_magic(pattern) else [pattern])
+        is_path = os.path.exists(pattern) or not glob.has_magic(pattern)
+        names = [pattern] if is_path else sorted(glob.glob(pattern))
         if not names:
             raise InputError(f"{pattern}: no file has a name of this pattern")
     if not names:
