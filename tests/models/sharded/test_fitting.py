@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from trellis import CRF, HMM, MEMM, native
 from trellis.data import Corpus, conll
@@ -179,6 +180,21 @@ def test_objective_and_gradient_at_random_weights() -> None:
         found.append((losses[-1], model.coef_))
     assert found[0][0] == pytest.approx(found[1][0], rel=1e-12)
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", ["array", "sparse", "dict"])
+def test_features_that_are_ready(kind: str) -> None:
+    random = np.random.default_rng(0)
+    _, y = make_data()
+    arrays = [random.normal(size=(len(labels), 4)) for labels in y]
+    X: list[Any] = {
+        "array": arrays,
+        "sparse": [sparse.csr_matrix(x) for x in arrays],
+        "dict": [[{f"f{n}": v for n, v in enumerate(row)} for row in x.tolist()] for x in arrays],
+    }[kind]
+    expected = CRF(max_iter=6).fit(X, y)
+    assert_same_model(CRF(max_iter=6).fit(make_corpus(X, y, 1)), expected, exact=True)
+    assert_same_model(CRF(max_iter=6).fit(make_corpus(X, y, 5)), expected, exact=False)
 
 
 def test_converged_models_agree() -> None:

@@ -148,7 +148,8 @@ class Corpus:
         """Return the corpus of a dataset of the library ``datasets``; ``shard`` counts rows.
 
         Any object with a length and slices that are dicts of lists will do. Numbers of classes
-        become their names.
+        become their names. A token that is a list becomes a tuple of columns; for features of your
+        own, write a dict for each token, or an array for each sequence.
 
         >>> class Rows(dict):
         ...     def __len__(self):
