@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -190,6 +191,11 @@ def test_lines_of_sequences_and_errors(tmp_path: Path) -> None:
     assert failures[0].startswith(f"{path}, line {wrong}: the row has 1 columns")
 
 
+def test_a_name_with_brackets_is_not_a_pattern(tmp_path: Path) -> None:
+    path = write(tmp_path, "a[1].conll", "a O\n")
+    assert Corpus.text(path).load()[0] == [["a"]]
+
+
 def test_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "a.conll", "a O\n")
     monkeypatch.chdir(tmp_path)
@@ -277,6 +283,10 @@ def test_dataset() -> None:
     changed = [*DATA[:6], {"tokens": ["x", "y"], "tags": ["B", "O"]}]
     identities = [Corpus.dataset(Rows(d), shard=7).shards[0].identity() for d in (DATA, changed)]
     assert identities[0] != identities[1]
+    arrays = [np.zeros((2000, 2)), np.zeros((2000, 2))]
+    arrays[1][1000, 1] = 1  # the text of an array would leave it out
+    rows = [Rows([{"tokens": array, "tags": ["O"] * 2000}]) for array in arrays]
+    assert len({Corpus.dataset(data).fingerprint() for data in rows}) == 2
     with pytest.raises(FormatError, match="row 4: the row has 2 tokens but 1 labels"):
         Corpus.dataset(Rows([*DATA[:4], {"tokens": ["x", "y"], "tags": ["B"]}]), shard=3).load()
     with pytest.raises(FormatError, match="no column 'labels': it has tokens, tags"):

@@ -69,6 +69,38 @@ def test_two_workers(client: Any, corpus: Corpus, expected: str) -> None:
         assert digest(MEMM(**settings).fit(corpus, engine=engine)) == digest(local)
 
 
+def names_of_files(dask_worker: Any) -> list[str]:
+    return [path.name for path in (Path(dask_worker.local_directory) / "trellis").rglob("*")]
+
+
+def test_nothing_is_left_on_the_workers(client: Any, corpus: Corpus) -> None:
+    engine = Dask(client)
+    during: list[str] = []
+
+    def interrupt(progress: Any) -> None:
+        during.extend(name for names in client.run(names_of_files).values() for name in names)
+        raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        CRF().fit(corpus, engine=engine, callback=interrupt)
+    assert sum(name.startswith("shard-") for name in during) == len(corpus.shards)
+    CRF(max_iter=1).fit(corpus, engine=engine).predict(corpus, engine=engine)
+    assert not any(client.run(names_of_files).values())
+    assert not engine._shared
+
+
+def test_a_failed_start_closes_the_connection(client: Any) -> None:
+    from distributed import Client
+
+    def open_clients() -> int:
+        return sum(other.status == "running" for other in Client._instances)
+
+    before = open_clients()
+    with pytest.raises(InputError, match="cache_bytes is 0"):
+        Dask(client.scheduler.address, cache_bytes=0)
+    assert open_clients() == before
+
+
 def test_shards_in_any_order(client: Any, corpus: Corpus, expected: str) -> None:
     """Blocks of every size, on workers that take different times."""
     engine = Dask(client)

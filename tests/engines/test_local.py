@@ -154,7 +154,7 @@ def test_shared_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert copy.key == shared.key
     assert len(pickle.dumps(shared)) < 500
     assert [path.name for path in (tmp_path / "worker").iterdir()] == [f"shared-{shared.key}"]
-    storage.remove([shared.key])
+    storage.remove([shared.key], tmp_path / "worker")
     assert not list((tmp_path / "worker").iterdir())
 
 
@@ -169,7 +169,7 @@ def test_functions_of_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
         pickle.dumps(Shared(function))
 
 
-def test_prepared_objects_have_a_limit() -> None:
+def test_prepared_objects_have_a_limit(tmp_path: Path) -> None:
     storage.configure(None, 100)
     built = []
 
@@ -189,7 +189,7 @@ def test_prepared_objects_have_a_limit() -> None:
     give_back("large", (101, "y"))
     checkout("large", build)
     assert len(built) == 7
-    storage.remove(["a", "b"])
+    storage.remove(["a", "b"], tmp_path)
     checkout("b", build)
     assert len(built) == 8
 

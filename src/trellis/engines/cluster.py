@@ -20,7 +20,7 @@ import trellis
 from trellis import native
 from trellis.checks import as_positive
 from trellis.engines.base import Engine, make_blocks
-from trellis.engines.storage import Placed, Shared, remove
+from trellis.engines.storage import Placed, Shared, folder_of, remove
 from trellis.engines.tasks import Block, Task, run_all, run_block
 from trellis.engines.tree import block_size, split
 from trellis.errors import EngineError, InputError, TrellisError
@@ -57,14 +57,18 @@ class Dask(Engine):
                 "client must be a distributed.Client or the address of a scheduler, not "
                 f"{type(client).__name__}"
             )
-        if cache_bytes is None:
-            limits = [worker["memory_limit"] for worker in self._workers().values()]
-            cache_bytes = min(filter(None, limits), default=_CACHE_BYTES * 4) // 4
-        self.cache_bytes = as_positive(cache_bytes, "cache_bytes")
         self._shared: dict[str, Any] = {}  # key -> future
         self._homes: dict[int, str] = {}  # first shard of a block -> address of its worker
         self._n_blocks = 0
-        self.isa = self._agree()
+        try:
+            if cache_bytes is None:
+                limits = [worker["memory_limit"] for worker in self._workers().values()]
+                cache_bytes = min(filter(None, limits), default=_CACHE_BYTES * 4) // 4
+            self.cache_bytes = as_positive(cache_bytes, "cache_bytes")
+            self.isa = self._agree()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def task_threads(self) -> int:
@@ -145,7 +149,7 @@ class Dask(Engine):
         if self.client.status == "running":
             # A worker that was lost has no files, and a lost scheduler has its own error.
             with suppress(OSError, TimeoutError):
-                self.client.run(remove, keys, on_error="ignore")
+                self.client.run(remove_from_worker, keys, on_error="ignore")
 
     def close(self) -> None:
         """Release what the workers hold; close the client if the engine has opened it."""
@@ -316,6 +320,11 @@ def take_slice(value: Any, part: slice) -> Any:
 def describe_process() -> tuple[str, tuple[str, ...]]:
     """Return the version of trellis and the instruction sets of a process."""
     return trellis.__version__, native.available_isas()
+
+
+def remove_from_worker(keys: Sequence[str], dask_worker: Any) -> None:
+    """Remove the files of keys; Dask passes the worker, which `Client.run` does not set."""
+    remove(keys, folder_of(dask_worker))
 
 
 def _slices_of(engine: Dask, leaves: list[Any], part: slice) -> list[Any]:

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 from trellis import native
 from trellis.checks import as_positive
 from trellis.engines.base import Engine, make_blocks
-from trellis.engines.storage import Placed, Shared, configure, remove
+from trellis.engines.storage import Placed, Shared, remove
 from trellis.engines.tasks import Task, run_all, run_block
 from trellis.engines.tree import TreeSum, block_size
 from trellis.errors import EngineError
@@ -107,8 +108,7 @@ class Local(Engine):
 
     def forget(self, *items: Placed | Shared) -> None:
         """Remove the files and the memory of items that are not needed any more."""
-        configure(self.folder, self.cache_bytes)
-        remove([item.key for item in items])
+        remove([item.key for item in items], Path(self.folder))
 
     def _share(self, *arguments: Any) -> tuple[Any, ...]:
         """Return the arguments; what all tasks share is a file for processes."""

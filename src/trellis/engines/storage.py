@@ -16,7 +16,6 @@ import threading
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -35,6 +34,7 @@ __all__ = [
     "configure",
     "dask_worker",
     "digest_of",
+    "folder_of",
     "give_back",
     "remove",
 ]
@@ -233,17 +233,16 @@ def give_back(key: str, item: tuple[int, Any]) -> None:
             _prepared_bytes += item[0]
 
 
+def folder_of(worker: Any) -> Path:
+    """Return the folder for the files of the tasks of a Dask worker."""
+    return Path(worker.local_directory) / "trellis"
+
+
 def _folder() -> Path:
     """Return the folder for the files of this task."""
     worker = dask_worker()
-    if _settings.folder is not None:
-        folder = Path(_settings.folder)
-    elif worker is not None:
-        folder = Path(worker.local_directory) / "trellis"
-    else:
-        folder = Path(tempfile.gettempdir()) / f"trellis-{os.getpid()}"
-    with suppress(FileExistsError):
-        folder.mkdir(parents=True)
+    folder = folder_of(worker) if _settings.folder is None else Path(_settings.folder)
+    folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
@@ -252,11 +251,11 @@ def _mode(file: Path) -> Literal["r"] | None:
     return "r" if file.stat().st_size > _MAPPED_BYTES else None
 
 
-def remove(keys: Sequence[str]) -> None:
+def remove(keys: Sequence[str], folder: Path) -> None:
     """Remove the files and the prepared objects of placed items and shared values."""
     for key in keys:
-        shutil.rmtree(_folder() / f"shard-{key[:32]}", ignore_errors=True)
-        (_folder() / f"shared-{key}").unlink(missing_ok=True)
+        shutil.rmtree(folder / f"shard-{key[:32]}", ignore_errors=True)
+        (folder / f"shared-{key}").unlink(missing_ok=True)
     global _prepared_bytes
     with _lock:
         for key in keys:

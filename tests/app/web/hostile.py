@@ -67,7 +67,15 @@ def _names(port: int) -> Iterator[bytes]:
             f"http://{host}/",
             f"http://{host}, http://evil",
         ),
-        *("http://127.0.0.1:1", "chrome-extension://abc", "http://", "*", f"http://{host}:{host}"),
+        *(
+            "http://127.0.0.1:1",
+            "http://localhost",
+            "https://127.0.0.1",
+            "chrome-extension://abc",
+            "http://",
+            "*",
+            f"http://{host}:{host}",
+        ),
     )
     yield from (build(port, origin=origin) for origin in origins)
     yield build(port, more=f"Host: evil.example\r\nX-Forwarded-Host: 127.0.0.1:{port}\r\n")
@@ -161,6 +169,7 @@ def _bodies(port: int) -> Iterator[bytes]:
         *(
             b'{"sequences": ["a"], "model": 1e999}',
             b"1" * 5_000,
+            b"[" * 33 + b'"' + b'\\"' * 500_000,
             b'{"model": ' + b"9" * 5_000 + b"}",
         ),
         *(b'{"a": 1,}', b"{'a': 1}", b"// x", b'"' + b"a" * 1_100_000 + b'"', b" " * 1_100_000),

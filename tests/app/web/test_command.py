@@ -1,5 +1,6 @@
 """``trellis serve`` as a process: the URL, errors of the command line, and a stop under load."""
 
+import contextlib
 import http.client
 import importlib.util
 import json
@@ -18,6 +19,7 @@ from serving import TOKEN
 
 from trellis.app.cli import serve as command
 from trellis.app.cli.main import run_command
+from trellis.data import conll
 
 
 class Served:
@@ -109,6 +111,29 @@ def test_a_stop_loses_no_answer(model_path: Path, tmp_path: Path) -> None:
     assert TOKEN not in log
 
 
+@pytest.mark.parametrize("work", ["train", "browse"])
+def test_a_stop_ends_other_work(work: str, model_path: Path, tmp_path: Path) -> None:
+    """A thread in native code must not live until Python ends: that would be a crash."""
+    X, y = conll.read(model_path.parent / "train.conll")
+    for name in ("train", "data"):
+        conll.write(tmp_path / f"{name}.conll", X * 40, y * 40)
+    files = ["--data", "data.conll", "--train", "train.conll", "--no-browser"]
+    served = Served(model_path, *files, folder=tmp_path, TRELLIS_TOKEN=TOKEN)
+
+    def ask(path: str) -> Any:
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        with contextlib.closing(connection):
+            connection.request("POST", path, "{}", headers)
+            return json.loads(connection.getresponse().read())
+
+    ask(f"/page/{work}")
+    end = time.monotonic() + 30
+    while work == "train" and not ask("/page/training")["iteration"] and time.monotonic() < end:
+        time.sleep(0.01)
+    assert served.stop() == (0, "")
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -157,7 +182,10 @@ def test_without_the_extra(
     assert "pip install 'trellis[web]'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("token", ["short", "a token with spaces in it", "ünïcödé-token-long"])
+@pytest.mark.parametrize(
+    "token",
+    ["short", "a token with spaces in it", "ünïcödé-token-long", "a-token-with\ta-tab-in-it"],
+)
 def test_bad_tokens(token: str, monkeypatch: pytest.MonkeyPatch, model_path: Path) -> None:
     monkeypatch.setenv(command.TOKEN_VARIABLE, token)
     assert run_command(["serve", str(model_path), "--no-browser"]) == 1

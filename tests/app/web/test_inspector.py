@@ -377,6 +377,18 @@ def test_one_model_without_data(
         assert y[0].count("?") == 1
 
 
+def test_download_of_words_with_line_breaks(
+    browser: Chromium, folder: Path, other_server: OtherServer, visit: Callable[..., None]
+) -> None:
+    """A column file with such a word would have other rows and labels."""
+    jsonl.write(folder / "odd.jsonl", [["a\nb", "to", "Bern"]], [["O", "O", "O"]])
+    with other_server("model.trellis --data odd.jsonl"):
+        visit("correct", index=0)
+        browser.find("#correct-words").send_keys("\ue007")  # Enter
+        browser.click("#download")
+        browser.wait("document.querySelector('#messages').textContent.includes('line break')")
+
+
 def test_columns_and_ready_features(
     browser: Chromium, folder: Path, other_server: OtherServer, visit: Callable[..., None]
 ) -> None:

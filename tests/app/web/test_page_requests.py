@@ -1,6 +1,8 @@
 """The requests of the page: scores, explanations, lists, slices, corrections, training."""
 
 import base64
+import contextlib
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -13,9 +15,13 @@ from serving import TOKEN, Client, serve
 
 import trellis
 from trellis import CRF, HMM, MEMM, Vectors
+from trellis.app.web.correcting import Corrections
 from trellis.app.web.http.errors import RequestError
+from trellis.app.web.retraining import Retraining
 from trellis.app.web.served import ChainModel
+from trellis.app.web.session import Session
 from trellis.data import conll
+from trellis.errors import InfeasibleError, InputError
 from trellis.inference import chain
 from trellis.metrics import span_f1
 from trellis.plots import interactive
@@ -178,6 +184,8 @@ def test_slices(client: Client, model: Any, model_path: Path) -> None:
     assert (empty["sentences"], empty["f1"]) == (0, None)
     assert label["sentences"] == sum("B-time" in labels for labels in y)
     assert client.post("/page/slices", slices=[{"kind": "length", "value": "x"}]).status == 422
+    for kind in ("word", "label", "length"):
+        assert client.post("/page/slices", slices=[{"kind": kind}]).status == 422
 
 
 def test_corrections_and_training(model_path: Path, tmp_path: Path) -> None:
@@ -215,6 +223,66 @@ def test_corrections_and_training(model_path: Path, tmp_path: Path) -> None:
         assert client.post("/page/browse").status == 422
     with serve(model_path) as client:
         assert client.post("/page/save", tokens=["go"], labels=["O"]).status == 422
+
+
+def test_the_newer_file_of_corrections_counts(tmp_path: Path) -> None:
+    """Each format has its file; a sentence may be corrected again in the other format."""
+    (tmp_path / "corrections.jsonl").write_text('{"tokens": ["go"], "tags": ["OLD"]}\n')
+    os.utime(tmp_path / "corrections.jsonl", (1, 1))
+    (tmp_path / "corrections.conll").write_text("go\tNEW\n\n")
+    assert Corrections(tmp_path).pairs() == ([["go"]], [["NEW"]])
+    os.utime(tmp_path / "corrections.conll", (0, 0))
+    assert Corrections(tmp_path).pairs() == ([["go"]], [["OLD"]])
+
+
+def test_a_stopped_training_is_not_kept(model_path: Path, tmp_path: Path) -> None:
+    session = Session([ChainModel("model", trellis.load(model_path), model_path)])
+    retraining = Retraining(session, Corrections(tmp_path), model_path.parent / "train.conll")
+    retraining.close()
+    retraining.start(0)
+    retraining.close()
+    assert retraining.state()["iteration"] == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_models_of_numbers_are_refused(tmp_path: Path) -> None:
+    """A request has words: no request could be answered."""
+    HMM().fit([[0, 1], [1, 0, 0]] * 2, [["A", "B"], ["B", "A", "A"]] * 2).save(tmp_path / "n")
+    with pytest.raises(InputError, match="HMM takes numbers"), serve(tmp_path / "n"):
+        pass
+
+
+def test_corrections_if_the_first_model_has_no_labels(model_path: Path, tmp_path: Path) -> None:
+    Vectors(["go", "stop"], np.eye(2, dtype=np.float32)).save(tmp_path / "vectors.trellis")
+    data = model_path.parent / "dev.conll"
+    with serve(tmp_path / "vectors.trellis", model_path, data=data, save=tmp_path) as client:
+        sentence = client.ask("/page/scores", model=1, index=2)
+        values = {"tokens": sentence["tokens"], "labels": sentence["gold"]}
+        assert client.ask("/page/save", index=2, **values)["saved"] == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(InfeasibleError("no labelling"), 422), (ValueError("secret"), 500)]
+)
+def test_data_that_a_model_cannot_label(
+    error: Exception, status: int, model_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page gets the reason; without one, it would ask for the progress for ever."""
+
+    def fail(X: Any, k: int) -> Any:
+        raise error
+
+    chain_model = ChainModel("model", trellis.load(model_path), model_path)
+    monkeypatch.setattr(chain_model.model, "predict_kbest", fail, raising=False)
+    session = Session([chain_model], model_path.parent / "dev.conll")
+    with contextlib.suppress(RequestError):  # the thread may be faster
+        session.analysis(0)
+    session.close()
+    with pytest.raises(RequestError) as raised:
+        session.analysis(0)
+    assert raised.value.status == status
+    assert ("no labelling" in str(raised.value)) == (status == 422)
+    assert "secret" not in str(raised.value)
 
 
 def test_other_models(tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from trellis import CRF, HMM, MEMM, native
 from trellis.data import Corpus, conll
 from trellis.engines import Local, storage
 from trellis.engines.storage import Shared
-from trellis.errors import FormatError, InputError
+from trellis.errors import FormatError, InputError, UnseenLabelWarning
 from trellis.features import Window
 from trellis.models.chain.checkpoint import Checkpoint
 from trellis.models.chain.labels import constraints_for
@@ -181,6 +182,21 @@ def test_objective_and_gradient_at_random_weights() -> None:
     np.testing.assert_allclose(results[0][1], results[1][1], rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("kind", ["array", "sparse", "dict"])
+def test_features_that_are_ready(kind: str) -> None:
+    random = np.random.default_rng(0)
+    _, y = make_data()
+    arrays = [random.normal(size=(len(labels), 4)) for labels in y]
+    X: list[Any] = {
+        "array": arrays,
+        "sparse": [sparse.csr_matrix(x) for x in arrays],
+        "dict": [[{f"f{n}": v for n, v in enumerate(row)} for row in x.tolist()] for x in arrays],
+    }[kind]
+    expected = CRF(max_iter=6).fit(X, y)
+    assert_same_model(CRF(max_iter=6).fit(make_corpus(X, y, 1)), expected, exact=True)
+    assert_same_model(CRF(max_iter=6).fit(make_corpus(X, y, 5)), expected, exact=False)
+
+
 def test_converged_models_agree() -> None:
     X, y = make_data(1)
     settings = {"l2": 0.1, "solver_options": {"epsilon": 1e-9, "period": 0}}
@@ -220,6 +236,9 @@ def test_dev_scores_and_early_stopping() -> None:
     assert model.dev_scores_ == expected.dev_scores_
     assert model.n_iter_ == expected.n_iter_
     by_corpus = CRF(**settings).fit(make_corpus(X, y, 5), dev=make_corpus(*dev, 3))
+    with pytest.warns(UnseenLabelWarning, match="dev: ") as warned:
+        CRF(max_iter=1).fit(make_corpus(X, y, 5), dev=([["a"]], [["new"]]))
+    assert warned[0].filename == __file__  # the line that calls fit
     np.testing.assert_array_equal(by_corpus.coef_, model.coef_)
 
 
@@ -430,6 +449,8 @@ def test_predict_resumes(tmp_path: Path) -> None:
     for other, data in ((CRF(max_iter=6).fit(X, y), shards), (model, make_corpus(X, y, 3))):
         with pytest.raises(InputError, match="output of another model, corpus or decoder"):
             other.predict(data, to=tmp_path / "out")
+    with pytest.raises(InputError, match=r"000000\.conll is a file: to must be a folder"):
+        model.predict(shards, to=paths[0])
     (tmp_path / "out" / "trellis.json").write_text("{")
     with pytest.raises(FormatError, match="is damaged"):
         model.predict(shards, to=tmp_path / "out")

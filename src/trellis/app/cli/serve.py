@@ -115,10 +115,8 @@ def run(options: Options) -> None:
 def _read_token() -> str | None:
     """Return the token of the environment: other users could read one on the command line."""
     token = os.environ.get(TOKEN_VARIABLE)
-    if token is not None and (len(token) < _MIN_TOKEN or not token.isascii() or " " in token):
-        raise InputError(
-            f"{TOKEN_VARIABLE} must be at least {_MIN_TOKEN} ASCII characters without spaces"
-        )
+    if token is not None and (len(token) < _MIN_TOKEN or any(not "!" <= c <= "~" for c in token)):
+        raise InputError(f"{TOKEN_VARIABLE} must be at least {_MIN_TOKEN} visible ASCII characters")
     return token
 
 

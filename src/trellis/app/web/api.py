@@ -124,36 +124,36 @@ class _Interface:
         self.models, self.workers, self.limits = models, workers, limits
 
     async def tag(self, values: dict[str, Any]) -> dict[str, Any]:
-        number, chain, X = self._read(values)
-        labels = await self.workers.compute(("tag", number), chain.model.predict, X)
+        chain, X = self._read(values)
+        labels = await self.workers.compute(("tag", chain.key), chain.model.predict, X)
         return {"tokens": list(map(name_tokens, X)), "labels": _as_text(chain, labels)}
 
     async def marginals(self, values: dict[str, Any]) -> dict[str, Any]:
-        number, chain, X = self._read(values)
+        chain, X = self._read(values)
         compute = partial(_round_marginals, chain.model)
-        rows = await self.workers.compute(("marginals", number), compute, X)
+        rows = await self.workers.compute(("marginals", chain.key), compute, X)
         tokens = list(map(name_tokens, X))
         return {"tokens": tokens, "labels": chain.labels, "marginals": rows}
 
     async def kbest(self, values: dict[str, Any]) -> dict[str, Any]:
-        number, chain, X = self._read(values)
+        chain, X = self._read(values)
         k = values["k"]
         if any(k * len(x) * len(chain.labels) > 1 << 25 for x in X):
             raise RequestError(413, f"k = {k} is too large for sequences of this length")
         compute = partial(_find_paths, chain.model, k)
-        paths = await self.workers.compute(("kbest", number, k), compute, X)
+        paths = await self.workers.compute(("kbest", chain.key, k), compute, X)
         return {"tokens": list(map(name_tokens, X)), "paths": paths}
 
     async def explain(self, values: dict[str, Any]) -> dict[str, Any]:
         values = {"sequences": [values["sequence"]], "model": values["model"]}
-        _, chain, (x,) = self._read(values)
+        chain, (x,) = self._read(values)
         if not hasattr(chain.model, "explain"):
             raise RequestError(422, f"{chain.name} has no features to explain")
         decisions = await self.workers.run(chain.model.explain, x) if x else []
         return {"tokens": name_tokens(x), "decisions": _describe_decisions(decisions)}
 
-    def _read(self, values: dict[str, Any]) -> tuple[int, ChainModel, list[Any]]:
-        """Return the number of a model, the model, and the sequences in the form that it takes."""
+    def _read(self, values: dict[str, Any]) -> tuple[ChainModel, list[Any]]:
+        """Return the model, and the sequences in the form that it takes."""
         number = values["model"]
         model = self.models[number] if number < len(self.models) else None
         if not isinstance(model, ChainModel):
@@ -163,7 +163,7 @@ class _Interface:
             for n, value in enumerate(values["sequences"])
         ]
         model.check_size(list(map(len, X)), self.limits)
-        return number, model, X
+        return model, X
 
 
 def _as_text(chain: ChainModel, labels: list[list[Any]]) -> list[list[str]]:

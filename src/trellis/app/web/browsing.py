@@ -122,6 +122,8 @@ def _score_slice(
     is 0: so `paired_bootstrap` gives the interval of one score.
     """
     kind, value = entry["kind"], entry["value"]
+    if value is None and kind != "unseen":
+        raise RequestError(422, f"a slice by {kind} needs a value")
     indices = list(_select(chain, data, analysis.count, kind, value))
     true = [data.y[n] for n in indices]
     guesses = [analysis.predicted[n] for n in indices]

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import quote
 
 from trellis.app.cli.ctc.emissions import read_labels
 from trellis.app.web.api import build_api
@@ -63,7 +64,7 @@ def build_site(options: Any, token: str | None = None) -> Site:
     port = listener.getsockname()[1]
     names = [name.strip() for name in (options.allow_host or "").split(",") if name.strip()]
     shown = f"[{options.host}]" if ":" in options.host else options.host
-    guard = Guard([shown, "localhost", *names], port, token)
+    guard = Guard([shown, "localhost"], names, port, token)
     posts = build_api(models, workers, limits)
     gets = build_documents(posts)
     if not options.api:
@@ -75,7 +76,7 @@ def build_site(options: Any, token: str | None = None) -> Site:
     cleanup = ExitStack()
     for part in (listener, workers, session, retraining):  # closed in reverse
         cleanup.callback(part.close)
-    url = f"http://{shown}:{port}/?token={guard.token}"
+    url = f"http://{shown}:{port}/?token={quote(guard.token, safe='')}"
     return Site(PageServer(application, options.timeout), listener, url, cleanup)
 
 

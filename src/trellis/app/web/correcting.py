@@ -34,8 +34,10 @@ class Corrections:
         """By tokens: a sentence that is corrected again replaces its first correction."""
         self._lock = threading.Lock()
         if folder is not None:
-            for name in _NAMES.values():
-                self._read(folder / name)
+            paths = [folder / name for name in _NAMES.values() if (folder / name).exists()]
+            # Each has the sentences of the other up to its last change: the newer one is right.
+            for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns):
+                self._read(path)
 
     def add(self, tokens: list[Any], labels: list[str | None], format: str) -> dict[str, Any]:
         """Save a sentence together with the earlier ones; None is an unknown label."""
@@ -70,11 +72,10 @@ class Corrections:
 
     def _read(self, path: Path) -> None:
         """Add the sentences of a file of an earlier session."""
-        if path.exists():
-            X, y = corpus.read(path)
-            for tokens, labels in zip(X, y, strict=True):
-                known = [None if label == UNKNOWN else label for label in labels]
-                self._sentences[key_of(tokens)] = _Sentence(tokens, known)
+        X, y = corpus.read(path)
+        for tokens, labels in zip(X, y, strict=True):
+            known = [None if label == UNKNOWN else label for label in labels]
+            self._sentences[key_of(tokens)] = _Sentence(tokens, known)
 
 
 def key_of(tokens: list[Any]) -> str:

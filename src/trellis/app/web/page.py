@@ -179,7 +179,8 @@ class Page:
         tokens = [tuple(t) if isinstance(t, list) else t for t in values["tokens"]]
         if values["index"] is not None:
             # The page shows the first column of a token; the file needs all of them.
-            x = self.session.sequence(0, values["index"])[0]
+            X = self.session.read_data().X
+            x = X[values["index"]] if values["index"] < len(X) else []
             tokens = x if len(x) == len(tokens) else tokens
         return self.corrections.add(tokens, values["labels"], values["format"])
 

@@ -1,17 +1,15 @@
 """Train a model again, with the corrected sentences, while the server answers requests."""
 
 import inspect
-import logging
 import threading
 from pathlib import Path
 from typing import Any
 
 from trellis.app.model_files import read_labelled
 from trellis.app.web.correcting import Corrections, key_of
-from trellis.app.web.http.errors import RequestError
+from trellis.app.web.http.errors import RequestError, explain_error
 from trellis.app.web.served import ChainModel
-from trellis.app.web.session import Session
-from trellis.errors import TrellisError
+from trellis.app.web.session import PATIENCE, Session, start_thread
 from trellis.metrics import accuracy, span_f1
 from trellis.models.files import load
 
@@ -21,7 +19,7 @@ _FILE = "retrained.trellis"
 
 
 class Retraining:
-    """One training at a time: the training data and the corrections, from the current weights.
+    """One training at a time: the training data and the corrections, from the weights of the file.
 
     The scores before and after it are those of the labelled data without the corrected sentences.
     """
@@ -30,6 +28,7 @@ class Retraining:
         self.session, self.corrections, self.train = session, corrections, train
         self._lock = threading.Lock()
         self._stopped = False
+        self._thread: threading.Thread | None = None
         self._state: dict[str, Any] = _make_state("idle")
 
     @property
@@ -48,7 +47,7 @@ class Retraining:
             if self._state["state"] == "running":
                 raise RequestError(409, "the model is being trained")
             self._state = _make_state("running")
-        threading.Thread(target=self._run, args=(number, chain, self.train), daemon=True).start()
+            self._thread = start_thread(self._run, number, chain, self.train)
         return {"state": "running"}
 
     def state(self) -> dict[str, Any]:
@@ -59,6 +58,8 @@ class Retraining:
     def close(self) -> None:
         """Stop the training after its current iteration."""
         self._stopped = True
+        if self._thread is not None:
+            self._thread.join(PATIENCE)
 
     def _update(self, **values: Any) -> None:
         with self._lock:
@@ -68,6 +69,8 @@ class Retraining:
         try:
             self._update(before=self._score(number, chain))
             model = self._fit(chain, train)
+            if self._stopped:
+                return  # a model that is half trained must not replace an earlier file
             trained = ChainModel(chain.name, model, chain.path)
             self._update(after=self._score(number, trained))
             if self.corrections.folder is not None:
@@ -75,11 +78,11 @@ class Retraining:
                 self._update(file=_FILE)
             self.session.replace_model(number, trained)
             self._update(state="done")
-        except (TrellisError, RequestError, OSError, MemoryError) as error:
-            self._update(state="failed", error=str(error) or "not enough memory")
+        except OSError as error:
+            name = Path(error.filename or _FILE).name  # the page need not know the folder
+            self._update(state="failed", error=f"{name}: {error.strerror}")
         except Exception as error:
-            logging.getLogger("trellis.serve.errors").error("training failed", exc_info=error)
-            self._update(state="failed", error="unexpected error: see the log of trellis serve")
+            self._update(state="failed", error=str(explain_error(error)))
 
     def _fit(self, chain: ChainModel, train: Path) -> Any:
         """Return a new model, trained from the weights of the file."""

@@ -48,6 +48,14 @@ class ChainModel:
         self.spans = None if scheme == "plain" else scheme
 
     @property
+    def key(self) -> int:
+        """A number that no other model has while a request waits for this one.
+
+        The number of the model in requests would not do: training replaces it while they wait.
+        """
+        return id(self.model)
+
+    @property
     def needs(self) -> str:
         """The kind of tokens: ``text``, ``columns`` or ``features``."""
         return {None: "features", 1: "text"}.get(self.columns, "columns")
@@ -206,6 +214,11 @@ def open_model(
         raise InputError(
             f"{path}: the model is a {type(model).__name__}: trellis serve shows models of "
             "sequences, emissions of CTC networks and word vectors"
+        )
+    facts = model.describe()
+    if facts.columns is None and facts.linear is None:
+        raise InputError(
+            f"{path}: this {type(model).__name__} takes numbers: trellis serve needs one of words"
         )
     return ChainModel(path.name, model, path)
 

@@ -1,6 +1,7 @@
 """What a server shows: its models, the labelled data, and the results of the analysis."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,12 +12,13 @@ from numpy.typing import NDArray
 from trellis.app.cli.options import DataOptions
 from trellis.app.model_files import read_labelled
 from trellis.app.uncertainty import measure
-from trellis.app.web.http.errors import RequestError
+from trellis.app.web.http.errors import RequestError, explain_error
 from trellis.app.web.served import ChainModel
 from trellis.errors import TrellisError
 
-__all__ = ["Analysis", "Data", "Session"]
+__all__ = ["PATIENCE", "Analysis", "Data", "Session", "start_thread"]
 
+PATIENCE = 10  # seconds that a thread has, when the server stops, to end
 _BLOCK = 64  # sequences that are analysed at a time; the page shows the progress between blocks
 
 
@@ -43,6 +45,8 @@ class Analysis:
     """(sequences,) p(best) - p(second best)."""
     count: int = 0
     stopped: bool = False
+    error: RequestError | None = None
+    """Why the analysis ended before all sequences were analysed."""
 
     @property
     def progress(self) -> float:
@@ -59,6 +63,7 @@ class Session:
     reading: DataOptions = field(default_factory=DataOptions)
     _data: dict[int, Data] = field(default_factory=dict)
     _analyses: dict[int, Analysis] = field(default_factory=dict)
+    _threads: list[threading.Thread] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def chain(self, number: int) -> ChainModel:
@@ -97,7 +102,10 @@ class Session:
         return data.X[index], data.y[index]
 
     def analysis(self, number: int) -> Analysis:
-        """Return the analysis of the data by a model; the first call starts its thread."""
+        """Return the analysis of the data by a model; the first call starts its thread.
+
+        Raise RequestError if the model cannot analyse the data.
+        """
         data = self.data(number)
         with self._lock:
             if number not in self._analyses:
@@ -106,8 +114,11 @@ class Session:
                 self._analyses[number] = analysis
                 model = self.chain(number).model
                 arguments = (model, data.X, analysis)
-                threading.Thread(target=_analyse, args=arguments, daemon=True).start()
-            return self._analyses[number]
+                self._threads.append(start_thread(_analyse, *arguments))
+            analysis = self._analyses[number]
+        if analysis.error is not None:
+            raise analysis.error
+        return analysis
 
     def replace_model(self, number: int, chain: ChainModel) -> None:
         """Use another model in the place of one, for example after training."""
@@ -121,9 +132,30 @@ class Session:
         with self._lock:
             for analysis in self._analyses.values():
                 analysis.stopped = True
+            threads = list(self._threads)
+        for thread in threads:
+            thread.join(PATIENCE)
+
+
+def start_thread(function: Callable[..., None], *arguments: Any) -> threading.Thread:
+    """Start and return a thread that does not keep the process alive.
+
+    Join it before the process ends: Python kills such threads, and those in native code crash.
+    """
+    thread = threading.Thread(target=function, args=arguments, daemon=True)
+    thread.start()
+    return thread
 
 
 def _analyse(model: Any, X: list[Any], analysis: Analysis) -> None:
+    """Fill an analysis; keep the error if the model cannot label the sequences."""
+    try:
+        _analyse_blocks(model, X, analysis)
+    except Exception as error:
+        analysis.error = explain_error(error)
+
+
+def _analyse_blocks(model: Any, X: list[Any], analysis: Analysis) -> None:
     """Fill an analysis, block by block."""
     for begin in range(0, len(X), _BLOCK):
         if analysis.stopped:

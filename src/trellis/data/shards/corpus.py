@@ -148,7 +148,8 @@ class Corpus:
         """Return the corpus of a dataset of the library ``datasets``; ``shard`` counts rows.
 
         Any object with a length and slices that are dicts of lists will do. Numbers of classes
-        become their names.
+        become their names. A token that is a list becomes a tuple of columns; for features of your
+        own, write a dict for each token, or an array for each sequence.
 
         >>> class Rows(dict):
         ...     def __len__(self):
@@ -200,7 +201,8 @@ def _expand(paths: Paths) -> list[str]:
         names = [os.fspath(path) for path in paths]
     else:
         pattern = os.fspath(paths)
-        names = sorted(glob.glob(pattern)) or ([] if glob.has_magic(pattern) else [pattern])
+        is_path = os.path.exists(pattern) or not glob.has_magic(pattern)
+        names = [pattern] if is_path else sorted(glob.glob(pattern))
         if not names:
             raise InputError(f"{pattern}: no file has a name of this pattern")
     if not names:

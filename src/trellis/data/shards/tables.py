@@ -1,6 +1,7 @@
 """Shards of tables: row groups of Parquet files, slices of datasets, partitions of dask.bag.
 
-A row is a mapping with the tokens of a sequence and, if the corpus has labels, their labels.
+A row is a mapping with the tokens of a sequence and, if the corpus has labels, their labels. A
+token that is a list has columns, as in JSON: it becomes a tuple.
 """
 
 from __future__ import annotations
@@ -51,12 +52,17 @@ class _Table:
         for column in (self.tokens, self.labels):
             if column is not None and row.get(column) is None:
                 raise self._error(number, f"has no {column!r}: it has {', '.join(map(str, row))}")
-        tokens = [tuple(t) if isinstance(t, list) else t for t in row[self.tokens]]
+        tokens = row[self.tokens]
+        if hasattr(tokens, "shape"):  # an array (length, features)
+            length = tokens.shape[0]
+        else:
+            tokens = [tuple(t) if isinstance(t, list) else t for t in tokens]
+            length = len(tokens)
         if self.labels is None:
             return tokens, None
         labels = list(row[self.labels])
-        if len(labels) != len(tokens):
-            raise self._error(number, f"has {len(tokens)} tokens but {len(labels)} labels")
+        if len(labels) != length:
+            raise self._error(number, f"has {length} tokens but {len(labels)} labels")
         return tokens, labels
 
     def _error(self, number: int, problem: str) -> FormatError:
@@ -237,5 +243,8 @@ def digest_rows(X: Any, y: Any) -> str:
     for rows in (X, y or ()):
         digest.update(b"%d;" % len(rows))
         for row in rows:
-            digest.update(repr(row).encode("utf-8", "surrogatepass"))
+            # The text of a large array leaves out most of its numbers.
+            values = row.toarray() if hasattr(row, "toarray") else row
+            values = values.tolist() if hasattr(values, "tolist") else values
+            digest.update(repr(values).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()

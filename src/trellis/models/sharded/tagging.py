@@ -118,6 +118,8 @@ def _format_rows(rows: list[str], labels: list[str]) -> str:
 
 def _plan(model: Any, corpus: Corpus, folder: Path, decode: str) -> list[Job]:
     """Return the jobs of all shards, after a check that the folder belongs to the same run."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file: to must be a folder, for one file of each shard")
     folder.mkdir(parents=True, exist_ok=True)
     meta, tensors = model.to_parts()
     arrays = [tensors[name] for name in sorted(tensors)]

@@ -35,10 +35,10 @@ def find_file(name: str, folders: Sequence[Path]) -> Path:
     raise InputError(f"{name}: no such file of the page")
 
 
-def join_modules(entry: str, folders: Sequence[Path] = (HERE,)) -> str:
+def join_modules(entry: str, folders: Sequence[Path] | None = None) -> str:
     """Return one script with a module and all modules that it imports, each before its users."""
     texts: dict[str, str] = {}
-    _collect(entry, folders, texts, ())
+    _collect(entry, folders or (HERE,), texts, ())
     return "".join(texts.values())
 
 

@@ -8,16 +8,15 @@ size and time of the body, JSON, declaration of the endpoint. A step that fails 
 import asyncio
 import logging
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from trellis.app.web.http.errors import RequestError
+from trellis.app.web.http.errors import RequestError, explain_error
 from trellis.app.web.http.guard import Guard, security_headers
 from trellis.app.web.http.messages import Limits, Receive, Reply, Request, as_json, parse_json
 from trellis.app.web.http.schema import Record
-from trellis.errors import TrellisError
 
 __all__ = ["STREAM", "Application", "Endpoint"]
 
@@ -26,9 +25,9 @@ _JSON = b"application/json"
 _AHEAD = 64  # lines of a stream that are computed while earlier answers are sent
 
 _access = logging.getLogger("trellis.serve.access")
-_errors = logging.getLogger("trellis.serve.errors")
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
+_Answers = asyncio.Queue[asyncio.Task[bytes] | bytes | Exception]
 Call = Callable[[dict[str, Any]], Awaitable[Any]]
 """Returns the answer, a value for JSON, to the validated members of a body."""
 
@@ -75,9 +74,9 @@ class Application:
         )
         try:
             reply = await self._answer(request)
-        except ConnectionAbortedError:
-            return
-        size = await self._send(reply, send)
+            size = await self._send(reply, send)
+        except (ConnectionAbortedError, TimeoutError):
+            return  # the client is gone, or does not read; uvicorn closes the connection
         if _access.isEnabledFor(logging.INFO):
             client = (scope.get("client") or ("-",))[0]
             milliseconds = 1e3 * (time.perf_counter() - start)
@@ -138,36 +137,50 @@ class Application:
     def _make_late(self) -> RequestError:
         return RequestError(503, f"no answer within {self.limits.timeout:g} seconds: see --timeout")
 
-    async def _stream(self, request: Request, endpoint: Endpoint) -> AsyncIterator[bytes]:
-        """Yield one line for each line of the request, in order; errors become lines, too."""
-        tasks: deque[asyncio.Task[bytes]] = deque()
+    async def _stream(self, request: Request, endpoint: Endpoint) -> AsyncGenerator[bytes, None]:
+        """Yield one line for each line of the request, in order; errors become lines, too.
+
+        An answer does not wait for the next line: a client may read it before it sends more.
+        """
+        answers: _Answers = asyncio.Queue(_AHEAD)
+        reader = asyncio.create_task(self._read_stream(request, endpoint, answers))
+        try:
+            while isinstance(answer := await answers.get(), asyncio.Task):
+                yield await answer
+            if isinstance(answer, Exception):
+                raise answer
+            if answer:
+                yield answer
+        finally:
+            reader.cancel()
+            while not answers.empty():
+                if isinstance(answer := answers.get_nowait(), asyncio.Task):
+                    answer.cancel()
+
+    async def _read_stream(self, request: Request, endpoint: Endpoint, answers: _Answers) -> None:
+        """Put a task for each line, then what ends the answer: a last line, or an exception."""
         number = 0
+        end: bytes | Exception = b""
         try:
             async for line in request.lines():
                 number += 1
                 if line.strip():
-                    tasks.append(asyncio.create_task(self._answer_line(endpoint, line, number)))
-                while tasks and (len(tasks) > _AHEAD or tasks[0].done()):
-                    yield await tasks.popleft()
-            while tasks:
-                yield await tasks.popleft()
+                    task = asyncio.create_task(self._answer_line(endpoint, line, number))
+                    await answers.put(task)
         except RequestError as error:
-            while tasks:
-                yield await tasks.popleft()
-            yield as_json({"error": str(error), "line": number + 1}) + b"\n"
-        finally:
-            for task in tasks:
-                task.cancel()
+            end = _explain_line(error, number + 1)
+        except Exception as error:
+            end = error
+        await answers.put(end)
 
     async def _answer_line(self, endpoint: Endpoint, line: bytes, number: int) -> bytes:
         try:
             async with asyncio.timeout(self.limits.timeout):
                 return as_json(await self._compute(endpoint, line)) + b"\n"
         except Exception as error:
-            error = self._make_late() if isinstance(error, TimeoutError) else error
-            reply = _explain(error)
-            assert isinstance(reply.body, bytes)
-            return as_json({**parse_json(reply.body), "line": number}) + b"\n"
+            return _explain_line(
+                self._make_late() if isinstance(error, TimeoutError) else error, number
+            )
 
     async def _send(self, reply: Reply, send: Send) -> int:
         """Send a reply; return the number of bytes of its body."""
@@ -182,25 +195,25 @@ class Application:
             await send({"type": "http.response.body", "body": reply.body})
             return len(reply.body)
         size = 0
-        async for chunk in reply.body:
-            size += len(chunk)
-            async with asyncio.timeout(self.limits.timeout):  # for clients that do not read
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        async with aclosing(reply.body) as chunks:
+            async for chunk in chunks:
+                size += len(chunk)
+                async with asyncio.timeout(self.limits.timeout):  # for clients that do not read
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
         return size
 
 
 def _explain(error: Exception) -> Reply:
-    """Return the reply that explains an error. An unexpected error is logged, not shown."""
+    """Return the reply that explains an error."""
     if isinstance(error, ConnectionAbortedError):
         raise error
-    if isinstance(error, RequestError):
-        status, message = error.status, str(error)
-    elif isinstance(error, TrellisError):
-        status, message = 422, str(error)
-    elif isinstance(error, MemoryError):
-        status, message = 503, "not enough memory for this request"
-    else:
-        _errors.error("unexpected error", exc_info=error)
-        status, message = 500, "unexpected error: see the log of trellis serve"
-    return Reply(as_json({"error": message}), status=status)
+    refusal = explain_error(error)
+    return Reply(as_json({"error": str(refusal)}), status=refusal.status)
+
+
+def _explain_line(error: Exception, number: int) -> bytes:
+    """Return the line of a stream that explains an error of a line."""
+    reply = _explain(error)
+    assert isinstance(reply.body, bytes)
+    return as_json({**parse_json(reply.body), "line": number}) + b"\n"

@@ -19,6 +19,7 @@ from trellis.app.web.http.messages import Reply, Request
 
 __all__ = ["Guard", "security_headers"]
 
+_HTTP_PORT = 80
 _FOR_ALL = [
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -42,14 +43,23 @@ def security_headers(kind: bytes) -> list[tuple[bytes, bytes]]:
 
 
 class Guard:
-    """The secrets of a server and the names by which it may be called."""
+    """The secrets of a server and the names by which it may be called.
 
-    def __init__(self, hosts: list[str], port: int, token: str | None = None) -> None:
+    ``hosts`` are names of this machine, ``proxy_names`` those of a proxy before the server.
+    """
+
+    def __init__(
+        self, hosts: list[str], proxy_names: list[str], port: int, token: str | None = None
+    ) -> None:
         self.token = token or secrets.token_urlsafe(32)
         self._session = secrets.token_urlsafe(32).encode()
         # Cookies do not distinguish ports: two servers on one machine need two names.
         self._cookie = f"trellis_{port}".encode()
-        self._hosts = {name.lower().encode() for host in hosts for name in (host, f"{host}:{port}")}
+        # Without a port, http://localhost is another server of this machine, at port 80. Only a
+        # proxy may have the usual ports.
+        names = [f"{host}:{port}" for host in [*hosts, *proxy_names]] + proxy_names
+        names += hosts if port == _HTTP_PORT else []
+        self._hosts = {name.lower().encode() for name in names}
         self._origins = {
             scheme + host for scheme in (b"http://", b"https://") for host in self._hosts
         }

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,7 +14,8 @@ __all__ = ["MAX_DEPTH", "Limits", "Reply", "Request", "as_json", "parse_json"]
 MAX_DEPTH = 32  # of arrays and objects in each other; deeper JSON could exhaust the stack of Python
 _DISCARDED = 4  # a refused body of at most this many times the limit is read, so that the client
 # gets the answer: closing a connection with unread data can destroy what was sent on it
-_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# Possessive, and with an optional end: each byte is read once, also in a string without an end.
+_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _BRACKETS = re.compile(rb"[][{}]")
 _OPENING = (b"[", b"{")
 
@@ -47,15 +48,18 @@ class Request:
 
     async def body(self) -> bytes:
         """Return the body; raise RequestError if it is too large."""
-        limit, size, body = self.limits.max_body, 0, b""
+        limit, size, body = self.limits.max_body, 0, bytearray()
         async for chunk in self._chunks():
             size += len(chunk)
             if size > _DISCARDED * limit:
                 break
-            body = body + chunk if size <= limit else b""
+            if size <= limit:
+                body += chunk
+            else:
+                body.clear()
         if size > limit:
             raise RequestError(413, f"the body has more than {limit:,} bytes: see --max-body")
-        return body
+        return bytes(body)
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Yield the lines of a stream as they arrive; each is limited, the stream is not."""
@@ -98,7 +102,7 @@ def _check_line(line: bytes, limit: int) -> bytes:
 class Reply:
     """A reply: a body, or chunks of a stream."""
 
-    body: bytes | AsyncIterator[bytes]
+    body: bytes | AsyncGenerator[bytes, None]
     type: bytes = b"application/json"
     status: int = 200
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)

@@ -24,6 +24,11 @@ _KEEP_ALIVE = 30  # seconds without a request after which a connection is closed
 _MAX_SENDING = 300  # seconds in which a client must have read the rest of an answer
 _DRAIN = 1.0  # seconds that clients have, when the server stops, to use their connections once more
 _SWEEP = 0.5  # seconds between two searches for connections that are too slow
+_TOO_MANY = b'{"error": "too many connections are open"}'
+_REFUSAL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+    b"Content-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(_TOO_MANY), _TOO_MANY)
+)
 
 
 def _choose_protocol() -> type[Any]:
@@ -50,26 +55,37 @@ class BoundedProtocol(_choose_protocol()):  # type: ignore[misc]
         """Begin to wait for the first request."""
         super().connection_made(_JoiningTransport(transport, self.loop))
         self.since = time.monotonic()
+        if len(self.connections) > MAX_CONNECTIONS:
+            # uvicorn refuses requests above the limit, but keeps connections that send none.
+            self.transport.write(_REFUSAL)
+            self.transport.close()
 
     def data_received(self, data: bytes) -> None:
         """Pass data to the parser; close the connection if the headers are too large."""
         if self._waits():
             if not self.head:
                 self.since = time.monotonic()
-            self.head += len(data)
-        super().data_received(data)
-        if not self._waits():
-            self.since, self.head = 0.0, 0
-        elif self.head > MAX_HEAD:
-            self.transport.close()
+            # Only as much as headers may have: a parser that gets more at once may accept it.
+            part, data = data[: MAX_HEAD - self.head], data[MAX_HEAD - self.head :]
+            self.head += len(part)
+            super().data_received(part)
+            if not self._waits():
+                self.since, self.head = 0.0, 0
+            elif self.head >= MAX_HEAD:
+                self.transport.close()
+        if data and not self.transport.is_closing():
+            super().data_received(data)
 
     def on_response_complete(self) -> None:
         """Begin to wait for the next request."""
         super().on_response_complete()
-        self.since, self.head = time.monotonic(), 0
+        # A client may have sent its next request already, which is then being answered.
+        self.since, self.head = time.monotonic() if self._waits() else 0.0, 0
 
     def is_late(self, now: float, timeout: float) -> bool:
         """Return whether the client sends, or reads, too slowly."""
+        if self.transport.is_closing() and not self.since:
+            self.since = now  # an answer was given up, because the client does not read it
         if not self.since:
             return False
         if self.transport.get_write_buffer_size():
@@ -132,7 +148,6 @@ class PageServer(uvicorn.Server):
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=MAX_CONNECTIONS,
             timeout_keep_alive=_KEEP_ALIVE,
             timeout_graceful_shutdown=int(timeout) + 1,
         )

@@ -23,6 +23,8 @@ class _Waiting(NamedTuple):
     key: Hashable
     compute: Compute
     sequences: list[Any]
+    size: int
+    """Number of tokens."""
     future: asyncio.Future[list[Any]]
 
 
@@ -47,13 +49,14 @@ class Workers:
         Requests with equal keys have the same ``compute``.
         """
         loop = asyncio.get_running_loop()
-        entry = _Waiting(key, compute, sequences, loop.create_future())
+        entry = _Waiting(key, compute, sequences, sum(map(len, sequences)), loop.create_future())
         with self._lock:
-            if not self._waiting:
+            batches = self._tokens // _BATCH
+            self._tokens += entry.size
+            if not self._waiting or self._tokens // _BATCH > batches:
                 # Not at once: other requests of this turn of the event loop join the batch.
                 loop.call_soon(self._start, loop)
             self._waiting.append(entry)
-            self._tokens += sum(map(len, sequences))
         return await entry.future
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -81,19 +84,19 @@ class Workers:
     def _take(self) -> list[_Waiting]:
         """Remove and return waiting requests of one kind, the oldest first; [] ends the thread."""
         with self._lock:
-            if not self._waiting:
-                self._busy -= 1
-                return []
-            key, size = self._waiting[0].key, 0
-            batch, rest = [], []
-            for entry in self._waiting:
-                if entry.key == key and size < _BATCH:
+            # Under too much load, answers for clients that are gone would delay all others.
+            waiting = [entry for entry in self._waiting if not entry.future.done()]
+            batch: list[_Waiting] = []
+            self._waiting, size = [], 0
+            for entry in waiting:
+                if entry.key == waiting[0].key and size < _BATCH:
                     batch.append(entry)
-                    size += sum(map(len, entry.sequences))
+                    size += entry.size
                 else:
-                    rest.append(entry)
-            self._waiting = rest
-            self._tokens -= size
+                    self._waiting.append(entry)
+            self._tokens = sum(entry.size for entry in self._waiting)
+            if not batch:
+                self._busy -= 1
             return batch
 
 

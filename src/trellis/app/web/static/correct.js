@@ -313,6 +313,9 @@ export class CorrectView {
 				tags: labels.map(label => label ?? UNKNOWN)
 			}));
 		const columns = token => (Array.isArray(token) ? token.join("\t") : token);
+		const values = sentences.flatMap(({ tokens, tags }) => [...tokens.flat(), ...tags]);
+		if (format === "conll" && values.some(value => /[\t\r\n]/.test(value)))
+			return announce("A word or label has a tab or a line break, which CoNLL cannot contain: choose JSON lines.", "error");
 		if (format === "jsonl")
 			download(
 				"corrections.jsonl",
@@ -357,7 +360,7 @@ export class CorrectView {
 				make(
 					"p",
 					{ class: "soft" },
-					`${name} is trained on its data and the ${this.corrected.size} saved sentences, from its current weights.`
+					`${name} is trained on its data and the ${this.corrected.size} saved sentences, from the weights in its file.`
 				)
 			);
 		else if (state.state === "failed") children.push(make("p", {}, `Training failed: ${state.error}`));
