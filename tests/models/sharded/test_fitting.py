@@ -459,6 +459,13 @@ def test_predict_resumes(tmp_path: Path) -> None:
         model.predict(shards, to=tmp_path / "out")
 
 
+def test_a_process_killed_before_its_first_file(tmp_path: Path) -> None:
+    X, y = make_data(0, 10)
+    model = CRF(max_iter=1).fit(X, y)
+    (tmp_path / f".trellis.json.{'0' * 16}.trellis.tmp").touch()  # as `data.atomic` names it
+    assert len(model.predict(make_corpus(X, y, 2), to=tmp_path)) == 2
+
+
 def test_a_relative_output_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = make_data(0, 10)
     model = CRF(max_iter=1).fit(X, y)
