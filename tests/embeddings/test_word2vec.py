@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 
 import trellis
 from trellis import Word2Vec, _core
+from trellis.data import Corpus, conll
 from trellis.embeddings.training import Progress
 from trellis.errors import FormatError, InputError, TrainingWarning
 
@@ -383,3 +384,13 @@ def test_last_learning_rate(options: dict[str, Any], last: float, monkeypatch: A
     monkeypatch.setattr(module, "train", train)
     Word2Vec(2, epochs=1, **PLAIN, **options).fit([["a", "b"]])
     assert schedules[0].last == pytest.approx(last)
+
+
+def test_a_corpus_of_shards(tmp_path: Path) -> None:
+    X = topics(60)
+    conll.write(tmp_path / "a.conll", X, [["O"] * len(x) for x in X])
+    shards = Corpus.text(tmp_path / "a.conll", shard=300)
+    assert len(shards.shards) > 5
+    model = Word2Vec(**PLAIN, epochs=1).fit(shards)
+    expected = Word2Vec(**PLAIN, epochs=1).fit(X)
+    np.testing.assert_array_equal(model.vectors_.matrix, expected.vectors_.matrix)

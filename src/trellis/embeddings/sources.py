@@ -14,12 +14,13 @@ from typing import Any, TypeAlias
 
 from trellis import _core
 from trellis.data import files
+from trellis.data.shards.corpus import Corpus
 from trellis.errors import InputError
 
 __all__ = ["Source", "read"]
 
 Source: TypeAlias = Any
-"""A path, a list of paths, an iterable of token lists, or a column of an Arrow table."""
+"""A path, a list of paths, a `trellis.data.Corpus`, token lists, or a column of an Arrow table."""
 
 _BLOCK = 1 << 22  # bytes per call of the core: large enough to keep all its threads busy
 _IN_MEMORY = 1 << 20  # words; a longer text is stored in a temporary file
@@ -44,6 +45,8 @@ def read(
         source = [source]
     if _is_arrow(source):
         _add_arrow(corpus, source, column)
+    elif isinstance(source, Corpus):
+        _add_sentences(corpus, (words for words, _ in source))
     elif isinstance(source, list | tuple) and source and all(map(_is_path, source)):
         for path in source:
             _add_file(corpus, path, column)

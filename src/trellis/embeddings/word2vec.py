@@ -166,7 +166,7 @@ class Word2Vec(EmbeddingModel):
         pretrained: Vectors | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Train on a text file, a list of files, or token lists; the text is read once.
+        """Train on a text file, a list of files, a `Corpus`, or token lists; the text is read once.
 
         Files may be compressed (``.gz``, ``.xz``, ``.zst``). ``column`` is the column of Parquet or
         Arrow files that contains the texts. The words of ``pretrained`` are added to the

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import sparse
+from small_corpora import WORDS, Rows, make_corpus, make_data
 
-from trellis import CRF, HMM, MEMM, native
-from trellis.data import Corpus, conll
+from trellis import CRF, MEMM, native
+from trellis.data import Corpus
 from trellis.engines import Local, storage
 from trellis.engines.storage import Shared
 from trellis.errors import FormatError, InputError, UnseenLabelWarning
@@ -19,41 +19,6 @@ from trellis.features import Window
 from trellis.models.chain.checkpoint import Checkpoint
 from trellis.models.chain.labels import constraints_for
 from trellis.models.sharded.encoding import Encoder, Part, ShardData, encode_shard
-
-WORDS = ["the", "dog", "Ann", "sings", "New", "York", "of", "3", "x-ray"]
-TAGS = ["O", "B-P", "I-P", "B-Q"]
-
-
-def make_data(seed: int = 0, n: int = 60) -> tuple[list[list[str]], list[list[Any]]]:
-    random = np.random.default_rng(seed)
-    X = [[str(random.choice(WORDS)) for _ in range(random.integers(1, 9))] for _ in range(n)]
-    y: list[list[Any]] = []
-    for x in X:
-        labels: list[str] = []
-        for word in x:
-            after_p = bool(labels) and labels[-1] in ("B-P", "I-P")
-            choices = [t for t in TAGS if t != "I-P" or after_p]
-            common = WORDS.index(word) % len(choices)
-            labels.append(choices[common] if random.random() < 0.8 else str(random.choice(choices)))
-        y.append(labels)
-    return X, y
-
-
-class Rows:
-    """A dataset in memory."""
-
-    def __init__(self, X: list[Any], y: list[Any]) -> None:
-        self.X, self.y = X, y
-
-    def __len__(self) -> int:
-        return len(self.X)
-
-    def __getitem__(self, part: slice) -> dict[str, list[Any]]:
-        return {"tokens": self.X[part], "tags": self.y[part]}
-
-
-def make_corpus(X: list[Any], y: list[Any], shards: int) -> Corpus:
-    return Corpus.dataset(Rows(X, y), shard=-(-len(X) // shards))
 
 
 def hide(y: list[list[Any]]) -> list[list[Any]]:
@@ -417,109 +382,3 @@ def test_numbers_of_a_shard_are_mapped(tmp_path: Path) -> None:
     data = ShardData.read(placed[0].with_arguments((encoder,)))
     assert isinstance(data.batch.rows.id, np.memmap)
     assert constraints_for(None, model.classes_) is None
-
-
-# ---- tagging
-
-
-@pytest.mark.parametrize("decode", ["viterbi", "marginal"])
-def test_predict(tmp_path: Path, decode: str) -> None:
-    X, y = make_data()
-    shards = make_corpus(X, y, 4)
-    for model in (CRF(max_iter=5).fit(X, y), HMM().fit(X, y)):
-        expected = model.predict(X, decode=decode)
-        assert model.predict(shards, decode=decode) == expected
-        folder = tmp_path / type(model).__name__
-        paths = model.predict(shards, decode=decode, to=folder, engine=Local(2))
-        assert [path.name for path in paths] == [f"{n:06d}.conll" for n in range(4)]
-        assert Corpus.text(paths).load() == (X, [list(labels) for labels in expected])
-
-
-def test_predict_resumes(tmp_path: Path) -> None:
-    X, y = make_data()
-    shards = make_corpus(X, y, 4)
-    model = CRF(max_iter=5).fit(X, y)
-    paths = model.predict(shards, to=tmp_path / "out")
-    kept = [path.stat().st_mtime_ns for path in paths]
-    contents = paths[2].read_bytes()
-    paths[2].unlink()
-    assert model.predict(shards, to=tmp_path / "out") == paths
-    assert paths[2].read_bytes() == contents
-    assert [path.stat().st_mtime_ns for path in paths][:2] == kept[:2]
-    for other, data in ((CRF(max_iter=6).fit(X, y), shards), (model, make_corpus(X, y, 3))):
-        with pytest.raises(InputError, match="output of another model, corpus or decoder"):
-            other.predict(data, to=tmp_path / "out")
-    with pytest.raises(InputError, match=r"000000\.conll is a file: to must be a folder"):
-        model.predict(shards, to=paths[0])
-    (tmp_path / "out" / "trellis.json").write_text("{")
-    with pytest.raises(FormatError, match="is damaged"):
-        model.predict(shards, to=tmp_path / "out")
-    (tmp_path / "out" / "trellis.json").unlink()
-    with pytest.raises(InputError, match="is not empty"):
-        model.predict(shards, to=tmp_path / "out")
-
-
-def test_a_relative_output_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    X, y = make_data(0, 10)
-    model = CRF(max_iter=1).fit(X, y)
-    monkeypatch.chdir(tmp_path)
-    paths = model.predict(make_corpus(X, y, 2), to="out")
-    assert [path.parent for path in paths] == [tmp_path / "out"] * 2
-
-
-def test_predict_leaves_no_part_of_a_file(tmp_path: Path) -> None:
-    X, y = make_data()
-    model = CRF(max_iter=5).fit(X, y)
-    X[40] = ["a\tb"] * len(X[40])  # a column file cannot contain it
-    with pytest.raises(InputError, match=r"shard 2 \(dataset, rows 30 to 45\): sequence 10"):
-        model.predict(make_corpus(X, y, 4), to=tmp_path / "out")
-    names = set(os.listdir(tmp_path / "out"))
-    assert "000002.conll" not in names
-    assert not any(name.endswith(".tmp") for name in names)
-
-
-def test_predict_jsonl(tmp_path: Path) -> None:
-    X, y = make_data(0, 10)
-    model = CRF(max_iter=3).fit(X, y)
-    path = tmp_path / "a.txt"
-    path.write_text("".join(" ".join(x) + "\n" for x in X))
-    shards = Corpus.text(path, shard=50, format="tokens", labelled=False)
-    paths = model.predict(shards, to=tmp_path / "out")
-    assert [x for p in paths for x in conll.read(p)[0]] == X
-
-
-def test_lines_of_text_without_labels(tmp_path: Path) -> None:
-    X, y = make_data()
-    model = CRF(max_iter=1).fit(X, y)
-    path = tmp_path / "a.conll"
-    path.write_text("w O\n\n" * 100 + "w\n\n" + "w O\n\n" * 50)
-    shards = Corpus.text(path, shard=100, labelled=False)
-    message = r"shard 4 \(.*bytes \d+ to \d+\): .*a\.conll, line 201: the row has 1 columns"
-    with pytest.raises(FormatError, match=message):
-        model.predict(shards)
-    with pytest.raises(FormatError, match=r"a\.conll, line 201: "):
-        list(shards)
-
-
-def test_other_methods_need_sequences() -> None:
-    X, y = make_data(0, 10)
-    shards = make_corpus(X, y, 2)
-    model = CRF(max_iter=1).fit(X, y)
-    for call in (model.predict_marginals, model.entropy, HMM().fit, HMM(n_states=2).fit):
-        with pytest.raises(InputError, match=r"X is a Corpus, .* write X, y = corpus\.load\(\)"):
-            call(shards)
-
-
-def test_bad_arguments_of_predict() -> None:
-    X, y = make_data(0, 10)
-    shards = make_corpus(X, y, 2)
-    model = CRF(max_iter=1).fit(X, y)
-    calls: list[tuple[dict[str, Any], str]] = [
-        ({"X": X, "to": "folder"}, "engine and to need a trellis.data.Corpus"),
-        ({"X": shards, "known": y}, "known cannot be used with a Corpus"),
-        ({"X": shards, "decode": "mbr"}, r"together: use predict\(corpus\.load\(\)\[0\]\)"),
-        ({"X": shards, "engine": 3}, "engine must be"),
-    ]
-    for arguments, message in calls:
-        with pytest.raises(InputError, match=message):
-            model.predict(**arguments)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from trellis.data import conll, files, jsonl
-from trellis.data.atomic import replacing
+from trellis.data.atomic import clear_leftovers, replacing
 from trellis.data.shards.corpus import Corpus, Shard
 from trellis.data.shards.text import TextShard
 from trellis.engines.base import Engine
@@ -130,6 +130,7 @@ def _plan(model: Any, corpus: Corpus, folder: Path, decode: str) -> list[Job]:
         "decode": decode,
     }
     path = folder / MANIFEST
+    clear_leftovers(path)
     if path.exists():
         try:
             saved = json.loads(path.read_text())
