@@ -223,9 +223,9 @@ def test_resume_has_the_same_bits(tmp_path: Path) -> None:
         CRF().fit(make_corpus(X, y, 5), checkpoint=tmp_path / "7")
 
 
-def test_weights_that_a_checkpoint_path_needs(tmp_path: Path) -> None:
-    X, y = make_data()
-    CRF(max_iter=3).fit(X, y, checkpoint=str(tmp_path / "run"))
+def test_the_checkpoint_of_a_corpus_may_be_a_folder(tmp_path: Path) -> None:
+    corpus = Corpus.dataset(Rows(*make_data()), shard=9)
+    CRF(max_iter=3).fit(corpus, checkpoint=str(tmp_path / "run"))
     assert (tmp_path / "run" / "trellis.checkpoint").exists()
 
 
