@@ -45,17 +45,19 @@ def use_isa(name: str) -> None:
         )
 
 
-def resolve_jobs(n_jobs: int | None) -> int:
+def resolve_jobs(n_jobs: int | None, name: str = "n_jobs") -> int:
     """Return the number of threads, as in joblib: None and -1 mean all cores, -2 all but one.
+
+    ``name`` is that of the parameter, for messages.
 
     >>> resolve_jobs(3)
     3
     """
     if n_jobs is None:
         n_jobs = -1
-    jobs = as_integer(n_jobs, "n_jobs")
+    jobs = as_integer(n_jobs, name)
     if jobs == 0:
-        raise InputError("n_jobs is 0: use 1 for one thread, None or -1 for all cores")
+        raise InputError(f"{name} is 0: use 1 for one thread, None or -1 for all cores")
     if jobs < 0:
         jobs = max(1, _count_usable_cores() + 1 + jobs)
     return min(jobs, MAX_THREADS)

@@ -254,6 +254,9 @@ def test_bad_files(tmp_path: Path) -> None:
     damaged.write_bytes(damaged.read_bytes()[:-10])
     with pytest.raises(FormatError, match=r"d\.conll\.gz: cannot be decompressed"):
         Corpus.text(damaged, shard=100)
+    for value in (3, [3], None):
+        with pytest.raises(InputError, match="a corpus needs a path, a pattern, or a list"):
+            Corpus.text(value)
 
 
 # ---- tables

@@ -128,7 +128,7 @@ def test_settings_of_the_client(tmp_path: Path) -> None:
 
 
 def test_an_engine_has_arguments() -> None:
-    with pytest.raises(InputError, match="n_jobs is 0"):
+    with pytest.raises(InputError, match=r"^jobs is 0"):
         Local(0)
     with pytest.raises(InputError, match="cache_bytes is 0"):
         Local(cache_bytes=0)

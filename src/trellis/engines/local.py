@@ -48,7 +48,7 @@ class Local(Engine):
         folder: str | os.PathLike[str] | None = None,
         cache_bytes: int = 1 << 30,
     ) -> None:
-        self.jobs = native.resolve_jobs(jobs)
+        self.jobs = native.resolve_jobs(jobs, "jobs")
         self.processes = processes
         self.cache_bytes = as_positive(cache_bytes, "cache_bytes")
         if folder is None:

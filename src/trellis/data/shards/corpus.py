@@ -198,7 +198,10 @@ def _expand(paths: Paths) -> list[str]:
     The paths are absolute, because a worker may have another current folder.
     """
     if not isinstance(paths, str | os.PathLike):
-        names = [os.fspath(path) for path in paths]
+        try:
+            names = [os.fspath(path) for path in paths]
+        except TypeError:
+            raise InputError("a corpus needs a path, a pattern, or a list of paths") from None
     else:
         pattern = os.fspath(paths)
         is_path = os.path.exists(pattern) or not glob.has_magic(pattern)
